@@ -1,0 +1,48 @@
+# Every target builds the virtual environment it needs; Python 3.11 or newer is all that must be there.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+export POLYMARGIN_DATA
+
+.PHONY: help demo test lint format reproduce bench clean
+
+help:            ## list the targets
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+demo: $(VENV)/.run      ## compare codings and decoders on the wine data
+	$(BIN)/polymargin compare wine
+
+test: $(VENV)/.dev lint ## lint, type check and test
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev      ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev    ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+reproduce: $(VENV)/.dev ## the papers' tables, ours beside theirs (resumable)
+	$(BIN)/polymargin reproduce vangestel2002 --table 2
+
+bench: $(VENV)/.dev     ## the benchmarks
+	$(BIN)/python -m benchmarks
+
+clean:           ## remove what was built
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "polymargin needs Python 3.11 or newer; say which: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[test,lint,plot,pandas]'
+	@touch $@ $(VENV)/.run
