@@ -1,0 +1,41 @@
+"""Memory: plan an allocation before it is made, and refuse with a remedy what cannot fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+GIB = 2**30
+#: Rows are processed in blocks whose largest temporary stays near this many bytes.
+BLOCK_BYTES = 64 * 2**20
+
+
+def available() -> float:
+    """Return the bytes this process may still take, infinity where the system does not say."""
+    limits = [float("inf")]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        limits += [1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable")]
+    except OSError:
+        pass
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = Path("/sys/fs/cgroup/memory.current").read_text().strip()
+        if limit != "max":
+            limits.append(float(limit) - float(used))
+    except OSError:
+        pass
+    return min(limits)
+
+
+def require(n_bytes: float, purpose: str, remedy: str) -> None:
+    """Raise MemoryError, with the number and the remedy, if `n_bytes` for `purpose` cannot be had."""
+    free = available()
+    if n_bytes > free:
+        raise MemoryError(
+            f"{purpose} needs {n_bytes / GIB:.1f} GiB and {free / GIB:.1f} GiB are free; {remedy}"
+        )
+
+
+def block_rows(bytes_per_row: float) -> int:
+    """Return how many rows make a block of about `BLOCK_BYTES`."""
+    return max(1, int(BLOCK_BYTES // max(bytes_per_row, 1.0)))

@@ -1,0 +1,41 @@
+"""The command line: one file per command, whose `command` gets one line at the end of this one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polymargin._version import __version__
+from polymargin.cli import reproduce
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Multiclass kernel machines whose class probabilities can be trusted.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
+        ),
+    ] = False,
+) -> None:
+    """Multiclass kernel machines whose class probabilities can be trusted."""
+
+
+app.command("reproduce")(reproduce.command)

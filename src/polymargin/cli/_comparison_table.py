@@ -1,0 +1,130 @@
+"""A comparison printed in the shape of the paper's table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from polymargin.reproduction import CellComparison, Comparison, Key, Layout, Summary
+
+__all__ = ["print_comparison"]
+
+T = TypeVar("T", bound=Hashable)
+_STYLE = {"better": "green", "same": "", "worse": "bold red", "missing": "dim"}
+
+
+def print_comparison(console: Console, title: str, comparison: Comparison, layout: Layout) -> None:
+    """Print ours above the paper's, with the difference in combined standard errors, and the count."""
+    console.print(Text(title, style="bold"))
+    console.print(
+        Text(
+            "each cell: ours (sd) / paper (sd) / difference in combined standard errors "
+            "(green: better, red: worse, by more than two)",
+            style="dim",
+        )
+    )
+    for panel in _unique(cell.key.only(layout.panels) for cell in comparison.cells):
+        cells = [cell for cell in comparison.cells if cell.key.only(layout.panels) == panel]
+        for table in _tables_that_fit(console, cells, layout, str(panel)):
+            console.print(table)
+    _print_summary(console, comparison)
+
+
+def _tables_that_fit(
+    console: Console, cells: Sequence[CellComparison], layout: Layout, title: str
+) -> list[Table]:
+    """Return one table, or one per outermost column heading where one is too wide."""
+    whole = _table(cells, layout, title)
+    if len(layout.columns) < 2 or Measurement.get(console, console.options, whole).minimum <= console.width:
+        return [whole]
+    outer = layout.columns[0]
+    return [
+        _table([cell for cell in cells if cell.key[outer] == value], layout, title)
+        for value in _unique(cell.key[outer] for cell in cells)
+    ]
+
+
+def _table(cells: Sequence[CellComparison], layout: Layout, title: str) -> Table:
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_lines=False,
+    )
+    columns = _unique(cell.key.only(layout.columns) for cell in cells)
+    table.add_column("\n".join(layout.rows), no_wrap=True)
+    for column in columns:
+        table.add_column("\n".join(column[name] for name in column), justify="right", no_wrap=True)
+    at = {(cell.key.only(layout.rows), cell.key.only(layout.columns)): cell for cell in cells}
+    for row in _unique(cell.key.only(layout.rows) for cell in cells):
+        table.add_row(
+            str(row).replace("/", " "),
+            *(_cell(at[row, column]) if (row, column) in at else Text("") for column in columns),
+            end_section=True,
+        )
+    return table
+
+
+def _cell(cell: CellComparison) -> Text:
+    style = _STYLE[cell.verdict]
+    text = Text()
+    text.append(_summary(cell.ours, cell.decimals) if cell.ours else "—", style=style)
+    text.append("\n" + _summary(cell.paper, cell.decimals), style="dim")
+    text.append("\n" + _apart(cell), style=style)
+    return text
+
+
+def _summary(summary: Summary, decimals: int) -> str:
+    mean = f"{summary.mean:.{decimals}f}"
+    return mean if math.isnan(summary.sd) else f"{mean} ({summary.sd:.{decimals}f})"
+
+
+def _apart(cell: CellComparison) -> str:
+    if cell.ours is None:
+        return ""
+    if math.isnan(cell.standard_errors):  # no standard deviation on either side: the plain difference
+        return f"{cell.difference:+.{cell.decimals}f} (no sd)"
+    if math.isinf(cell.standard_errors):
+        return "+∞" if cell.standard_errors > 0 else "−∞"
+    return f"{cell.standard_errors:+.1f}".replace("-", "−")
+
+
+def _print_summary(console: Console, comparison: Comparison) -> None:
+    compared, good = comparison.n_compared, comparison.n_not_worse
+    if compared == 0:
+        console.print("No cell is computed yet.")
+        return
+    console.print(
+        f"{good} of {compared} cells ({100 * good / compared:.1f} %) are not worse than the paper "
+        f"by more than {comparison.threshold:g} combined standard errors; "
+        f"{comparison.count('better')} are better by more."
+    )
+    if comparison.count("missing"):
+        console.print(f"{comparison.count('missing')} cells are not computed yet.")
+    if any(math.isnan(cell.paper.sd) for cell in comparison.cells):
+        console.print(
+            "Where the paper prints no standard deviation, its mean is taken as exact.", style="dim"
+        )
+    if comparison.exceptions:
+        console.print("Worse:", style="bold")
+    for cell in comparison.exceptions:
+        assert cell.ours is not None
+        ours, paper = _summary(cell.ours, cell.decimals), _summary(cell.paper, cell.decimals)
+        console.print(Text(f"  {_name(cell.key)}: {ours} / {paper} / {_apart(cell)}", style="red"))
+
+
+def _name(key: Key) -> str:
+    return " ".join(key[name] for name in key)
+
+
+def _unique(values: Iterable[T]) -> list[T]:
+    return list(dict.fromkeys(values))

@@ -1,0 +1,76 @@
+"""Progress of a long run on stderr: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich import progress as rich_progress
+
+from polymargin.cli._console import errors
+from polymargin.reproduction import Progress
+
+__all__ = ["duration", "show_progress"]
+
+_SECONDS_BETWEEN_LINES = 60.0
+
+
+@contextmanager
+def show_progress(title: str) -> Iterator[Callable[[Progress], None]]:
+    """Give a callback for `run_experiment` that shows where it stands."""
+    console = errors()
+    if not console.is_terminal:
+        yield _Lines(title)
+        return
+    bar = rich_progress.Progress(
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TextColumn("{task.fields[note]}"),
+        rich_progress.TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(title, total=None, note="")
+
+        def update(now: Progress) -> None:
+            note = "" if now.remaining is None else f"{duration(now.remaining)} left"
+            if now.failed:
+                note += f", [red]{now.failed} failed[/]"
+            bar.update(task, completed=now.done + now.failed, total=now.total, note=note)
+
+        yield update
+
+
+class _Lines:
+    """Writes a line a minute, and the last."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._console = errors()
+        self._last = time.monotonic()
+
+    def __call__(self, now: Progress) -> None:
+        finished = now.job is not None and now.done + now.failed == now.total
+        if not finished and time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
+            return
+        self._last = time.monotonic()
+        left = f", {duration(now.remaining)} left" if now.remaining and not finished else ""
+        failed = f", {now.failed} failed" if now.failed else ""
+        self._console.print(f"{self._title}: {now.done} of {now.total} jobs{failed}{left}", markup=False)
+
+
+def duration(seconds: float) -> str:
+    """Write a duration for people.
+
+    >>> duration(7.2), duration(431), duration(7500)
+    ('7 s', '7 min 11 s', '2 h 05 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

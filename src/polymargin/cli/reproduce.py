@@ -1,0 +1,176 @@
+"""``polymargin reproduce``: a paper's tables computed again, ours beside theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from polymargin.cli._comparison_table import print_comparison
+from polymargin.cli._console import errors, fail, results
+from polymargin.cli._progress import show_progress
+from polymargin.papers import PAPERS, available, tables
+from polymargin.reproduction import (
+    Comparison,
+    Experiment,
+    Key,
+    ReproductionError,
+    RunInterrupted,
+    RunReport,
+    compare_with_paper,
+    load_results,
+    run_experiment,
+)
+
+__all__ = ["command"]
+
+_INTERRUPTED = 130
+_USAGE = 2
+
+
+def command(
+    paper: Annotated[str | None, typer.Argument(help="The paper, by author and year; see --list.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", "-t", help="Only this table (may be repeated).")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", "-d", help="Only this dataset (may be repeated).")
+    ] = None,
+    results_dir: Annotated[
+        Path | None,
+        typer.Option("--results", help="Results folder; ./polymargin-results/PAPER unless given."),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes; -1 for one per core.")] = -1,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Compute everything anew; the old journal is kept.")
+    ] = False,
+    no_run: Annotated[
+        bool, typer.Option("--no-run", help="Compute nothing: compare what is finished.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
+    list_tables: Annotated[bool, typer.Option("--list", help="List papers and tables, and leave.")] = False,
+) -> None:
+    """Compute a paper's tables again and print them beside the paper's, cell by cell.
+
+    Runs may be killed at any moment: the same command resumes where they stopped.
+
+    Example: [bold]polymargin reproduce vangestel2002 --table 2 --dataset win --dataset iri[/bold]
+    """
+    if list_tables:
+        _list(paper)
+        return
+    if paper is None:
+        fail(f"say which paper: {', '.join(available())}", _USAGE)
+    experiments = _experiments(paper, table)
+    folder = results_dir or Path("polymargin-results") / paper
+    chosen = _chooser(experiments, dataset)
+    documents, failed = [], False
+    for experiment in experiments.values():
+        report = _run(experiment, folder, chosen, jobs, restart=restart, no_run=no_run)
+        comparison = _compare(experiment, report, dataset)
+        if as_json:
+            documents.append(_document(experiment, report, comparison))
+        else:
+            print_comparison(results(), experiment.title, comparison, experiment.layout)
+        failed |= _report_failures(report)
+    if as_json:
+        typer.echo(json.dumps({"paper": paper, "tables": documents}, indent=2, ensure_ascii=False))
+    if failed:
+        raise typer.Exit(1)
+
+
+def _list(paper: str | None) -> None:
+    try:
+        for name in available() if paper is None else [paper]:
+            found = tables(name)
+            known = PAPERS[name]
+            typer.echo(f"{name}: {', '.join(known.authors)}: {known.title}")
+            for number, make in found.items():
+                typer.echo(f"  --table {number}  {make().title}")
+    except ReproductionError as error:
+        fail(str(error), _USAGE)
+
+
+def _experiments(paper: str, wanted: list[str] | None) -> dict[str, Experiment]:
+    try:
+        found = tables(paper)
+    except ReproductionError as error:
+        fail(str(error), _USAGE)
+    for number in wanted or ():
+        if number not in found:
+            fail(f"{paper} has no table {number!r} here; available: {', '.join(found)}", _USAGE)
+    return {number: found[number]() for number in wanted or found}
+
+
+def _chooser(experiments: dict[str, Experiment], datasets: list[str] | None) -> Callable[[Key], bool] | None:
+    """Return which jobs are asked for, having seen that the datasets exist."""
+    if not datasets:
+        return None
+    known = dict.fromkeys(job["dataset"] for experiment in experiments.values() for job in experiment.jobs())
+    for dataset in datasets:
+        if dataset not in known:
+            fail(f"no dataset {dataset!r} in these tables; available: {', '.join(known)}", _USAGE)
+    return lambda job: job["dataset"] in datasets
+
+
+def _run(
+    experiment: Experiment,
+    folder: Path,
+    chosen: Callable[[Key], bool] | None,
+    jobs: int,
+    *,
+    restart: bool,
+    no_run: bool,
+) -> RunReport:
+    try:
+        if no_run:
+            return load_results(experiment, folder, only=chosen)
+        with show_progress(experiment.name) as progress:
+            report = run_experiment(
+                experiment, folder, n_jobs=jobs, only=chosen, restart=restart, progress=progress
+            )
+    except RunInterrupted as interrupt:
+        fail(str(interrupt), _INTERRUPTED)
+    except ReproductionError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot use the results folder {folder}: {error.strerror or error}")
+    for warning in report.warnings:
+        errors().print(f"warning: {warning}", markup=False)
+    return report
+
+
+def _compare(experiment: Experiment, report: RunReport, datasets: list[str] | None) -> Comparison:
+    figures = [
+        figure for figure in experiment.paper_figures() if not datasets or figure.key["dataset"] in datasets
+    ]
+    return compare_with_paper(
+        report.rows, figures, replicates=experiment.replicates, better=experiment.direction
+    )
+
+
+def _document(experiment: Experiment, report: RunReport, comparison: Comparison) -> dict[str, Any]:
+    return {
+        "name": experiment.name,
+        "title": experiment.title,
+        "jobs": {"done": report.done, "total": report.total, "failed": len(report.failures)},
+        "results": str(report.csv_path),
+        "failures": [{"job": f.job.asdict(), "error": f.error} for f in report.failures],
+        **comparison.as_json(),
+    }
+
+
+def _report_failures(report: RunReport) -> bool:
+    """Say on stderr what failed, equal errors together; return whether anything did."""
+    by_error: dict[str, list[Key]] = {}
+    for failure in report.failures:
+        by_error.setdefault(failure.error, []).append(failure.job)
+    for error, failed in by_error.items():
+        jobs = ", ".join(map(str, failed[:3])) + (", ..." if len(failed) > 3 else "")
+        typer.echo(f"polymargin: {len(failed)} jobs failed ({jobs}): {error}", err=True)
+    if by_error:
+        typer.echo(f"polymargin: full tracebacks are in {report.journal_path}", err=True)
+    return bool(by_error)

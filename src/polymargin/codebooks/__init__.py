@@ -1,0 +1,58 @@
+"""Codebooks: how a problem of K classes is divided into L dichotomies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from polymargin.codebooks._base import Codebook, RowGroup
+from polymargin.codebooks.ecoc import ecoc
+from polymargin.codebooks.join import Part, join
+from polymargin.codebooks.standard import minimal, one_vs_all, one_vs_one
+
+__all__ = [
+    "CODINGS",
+    "Codebook",
+    "Part",
+    "RowGroup",
+    "ecoc",
+    "join",
+    "minimal",
+    "one_vs_all",
+    "one_vs_one",
+    "resolve_codebook",
+]
+
+#: The codings that have a name: functions of the number of classes and the random state.
+CODINGS: dict[str, Callable[[int, Any], Codebook]] = {
+    "one-vs-one": lambda n_classes, random_state: one_vs_one(n_classes),
+    "one-vs-all": lambda n_classes, random_state: one_vs_all(n_classes),
+    "minimal": lambda n_classes, random_state: minimal(n_classes),
+    "ecoc": ecoc,
+}
+
+
+def resolve_codebook(coding: Any, n_classes: int, random_state: Any = None) -> Codebook:
+    """Return the codebook for an estimator's ``coding`` parameter.
+
+    Parameters
+    ----------
+    coding : str, Codebook or array-like of shape (n_classes, n_columns)
+        A name in `CODINGS`, or the codebook itself.
+    n_classes : int
+        The number of classes.
+    random_state : int, RandomState instance or None
+        Used by codings that search at random.
+    """
+    if isinstance(coding, str):
+        if coding not in CODINGS:
+            raise ValueError(
+                f"unknown coding {coding!r}; choose one of {', '.join(CODINGS)}, or give a codebook"
+            )
+        return CODINGS[coding](n_classes, random_state)
+    book = coding if isinstance(coding, Codebook) else Codebook(coding)
+    if book.n_classes != n_classes:
+        raise ValueError(
+            f"the codebook has {book.n_classes} rows (codewords) but y has {n_classes} classes"
+        )
+    return book

@@ -1,0 +1,141 @@
+"""The codebook: which classes each dichotomy sets against which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """The columns of a codebook that use the same classes, and hence the same training rows.
+
+    Attributes
+    ----------
+    classes : ndarray of bool, shape (K,)
+        The classes that take part.
+    columns : ndarray of int
+        The columns of the codebook in which exactly these classes are not "don't care".
+    """
+
+    classes: Array
+    columns: Array
+
+
+class Codebook:
+    """A K×L matrix over {-1, 0, +1}: row k is the codeword of class k, 0 means "don't care".
+
+    Every output coding is such a matrix. One that cannot work is refused, with the reason.
+
+    Parameters
+    ----------
+    matrix : array-like of shape (n_classes, n_columns)
+        The codewords.
+
+    Examples
+    --------
+    >>> book = Codebook([[-1, -1, 0], [1, 0, -1], [0, 1, 1]])
+    >>> book.n_classes, book.n_columns, book.min_distance
+    (3, 3, 2.0)
+    >>> Codebook([[1, -1], [1, -1], [-1, 1]])
+    Traceback (most recent call last):
+        ...
+    ValueError: no column separates class 0 from class 1: in every column they have equal signs or a 0
+    """
+
+    def __init__(self, matrix: ArrayLike):
+        given = np.asarray(matrix)
+        if given.ndim != 2 or 0 in given.shape:
+            raise ValueError(
+                f"a codebook is a matrix with one row per class and one column per dichotomy, not an array "
+                f"of shape {given.shape}"
+            )
+        if not np.isin(given, (-1, 0, 1)).all():
+            raise ValueError("a codebook holds only -1, 0 (don't care) and +1")
+        self.matrix: Array = given.astype(np.int8)
+        self.matrix.setflags(write=False)
+        self._check()
+
+    def _check(self) -> None:
+        one_sided = np.flatnonzero((self.matrix.max(axis=0) < 1) | (self.matrix.min(axis=0) > -1))
+        if one_sided.size:
+            raise ValueError(f"column {one_sided[0]} has no class on one of its sides: it needs a -1 and a +1")
+        idle = np.flatnonzero(~self.matrix.any(axis=1))
+        if idle.size:
+            raise ValueError(f"class {idle[0]} has no bit: its codeword is all don't care")
+        apart = _opposed(self.matrix)
+        np.fill_diagonal(apart, 1)
+        if not apart.all():
+            i, j = np.argwhere(apart == 0)[0]
+            raise ValueError(
+                f"no column separates class {i} from class {j}: in every column they have equal signs or a 0"
+            )
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return self.matrix.shape[0]
+
+    @property
+    def n_columns(self) -> int:
+        """The number of dichotomies, L."""
+        return self.matrix.shape[1]
+
+    @cached_property
+    def distances(self) -> Array:
+        """Hamming distances between the codewords, shape (K, K); a don't care counts one half."""
+        signed = self.matrix.astype(np.float64)
+        return 0.5 * (self.n_columns - signed @ signed.T)
+
+    @property
+    def min_distance(self) -> float:
+        """The smallest Hamming distance between two codewords."""
+        off_diagonal = ~np.eye(self.n_classes, dtype=bool)
+        return float(self.distances[off_diagonal].min())
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether every class takes part in every dichotomy."""
+        return bool(self.matrix.all())
+
+    @property
+    def is_pairwise(self) -> bool:
+        """Whether every column sets one class against one other, and every pair has its column."""
+        one_each = (self.matrix == 1).sum(axis=0) == 1
+        one_each &= (self.matrix == -1).sum(axis=0) == 1
+        return bool(one_each.all()) and self.n_columns == self.n_classes * (self.n_classes - 1) // 2
+
+    @cached_property
+    def row_groups(self) -> list[RowGroup]:
+        """The columns grouped by the classes they use, in order of first appearance."""
+        groups: dict[bytes, list[int]] = {}
+        used = self.matrix != 0
+        for column in range(self.n_columns):
+            groups.setdefault(used[:, column].tobytes(), []).append(column)
+        return [RowGroup(used[:, columns[0]], np.array(columns)) for columns in groups.values()]
+
+    def targets(self, class_index: Array) -> Array:
+        """Return the target of every row in every dichotomy, shape (n, L), from its class index."""
+        return self.matrix[class_index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Codebook) and np.array_equal(self.matrix, other.matrix)
+
+    def __hash__(self) -> int:
+        return hash((self.matrix.shape, self.matrix.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"Codebook({self.n_classes} classes × {self.n_columns} columns)"
+
+
+def _opposed(matrix: Array) -> Array:
+    """Return, for every two codewords, the number of columns in which they have opposite signs."""
+    plus = (matrix == 1).astype(np.float64)
+    minus = (matrix == -1).astype(np.float64)
+    return plus @ minus.T + minus @ plus.T

@@ -1,0 +1,60 @@
+"""Several codebooks as one, so that a dichotomy they share is trained once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin.codebooks._base import Codebook
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Where one of the joined codebooks finds its columns.
+
+    Attributes
+    ----------
+    columns : ndarray of int, shape (L,)
+        Column l of the part is column ``columns[l]`` of the joined codebook …
+    signs : ndarray of {-1, +1}, shape (L,)
+        … times ``signs[l]``.
+    """
+
+    columns: Array
+    signs: Array
+
+
+def join(codebooks: Sequence[Codebook]) -> tuple[Codebook, list[Part]]:
+    """Return one codebook with every different dichotomy of the given ones, and where each finds its own.
+
+    A column and its complement are the same dichotomy.
+
+    Examples
+    --------
+    >>> from polymargin.codebooks import ecoc, one_vs_all
+    >>> joined, parts = join([one_vs_all(3), ecoc(3)])
+    >>> joined.n_columns
+    3
+    """
+    index: dict[bytes, int] = {}
+    columns: list[Array] = []
+    parts = []
+    for book in codebooks:
+        positions, signs = [], []
+        for column in book.matrix.T:
+            # The canonical form begins with -1.
+            sign = -int(column[np.flatnonzero(column)[0]])
+            canonical = sign * column
+            position = index.setdefault(canonical.tobytes(), len(columns))
+            if position == len(columns):
+                columns.append(canonical)
+            positions.append(position)
+            signs.append(sign)
+        parts.append(Part(np.array(positions), np.array(signs)))
+    return Codebook(np.stack(columns, axis=1)), parts

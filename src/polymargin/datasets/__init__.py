@@ -1,0 +1,63 @@
+"""Datasets and generators of the five papers.
+
+`load` gives a set by name, from a folder of the user's (``$POLYMARGIN_DATA``), from scikit-learn, from a
+generator or from OpenML; `load_for` gives it as one of the papers prepared it. The data are no part of the
+package.
+
+The artificial problems come as functions in scikit-learn's manner, ``make_waveform(n, random_state=0)``,
+and as objects, ``generators()["waveform"]``, which also know the true class probabilities of any point.
+
+>>> from polymargin.datasets import generators, load
+>>> load("wine")
+Dataset('wine': 178 rows, 13 features, 3 classes)
+>>> X, y = generators()["twonorm"].sample(5, random_state=0)
+>>> generators()["twonorm"].posterior(X).sum(axis=1)
+array([1., 1., 1., 1., 1.])
+"""
+
+from polymargin.datasets._dataset import Dataset, DatasetNotFound, Split
+from polymargin.datasets._load import load, names
+from polymargin.datasets._prepare import (
+    drop_constant_columns,
+    drop_incomplete_rows,
+    first_rows,
+    load_for,
+    one_hot,
+    paper_names,
+    training_imputer,
+)
+from polymargin.datasets.generators import (
+    Generator,
+    generators,
+    make_led7,
+    make_r1,
+    make_r2,
+    make_r3,
+    make_r4,
+    make_twonorm,
+    make_waveform,
+)
+
+__all__ = [
+    "Dataset",
+    "DatasetNotFound",
+    "Generator",
+    "Split",
+    "drop_constant_columns",
+    "drop_incomplete_rows",
+    "first_rows",
+    "generators",
+    "load",
+    "load_for",
+    "make_led7",
+    "make_r1",
+    "make_r2",
+    "make_r3",
+    "make_r4",
+    "make_twonorm",
+    "make_waveform",
+    "names",
+    "one_hot",
+    "paper_names",
+    "training_imputer",
+]

@@ -1,0 +1,130 @@
+"""Datasets by name, from the first source that has them."""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from numpy.typing import NDArray
+
+from polymargin.datasets import _files, _sources
+from polymargin.datasets._catalog import CATALOG, Known
+from polymargin.datasets._dataset import Dataset, DatasetNotFound
+
+VARIABLE = "POLYMARGIN_DATA"
+"""The environment variable that names the data folder."""
+
+
+def names() -> tuple[str, ...]:
+    """Return the names that `load` knows, sorted.
+
+    >>> "wine" in names()
+    True
+    """
+    return tuple(sorted(CATALOG))
+
+
+@overload
+def load(name: str, *, return_X_y: Literal[False] = False, download_if_missing: bool = True) -> Dataset: ...
+
+
+@overload
+def load(
+    name: str, *, return_X_y: Literal[True], download_if_missing: bool = True
+) -> tuple[NDArray[Any], NDArray[Any]]: ...
+
+
+def load(
+    name: str, *, return_X_y: bool = False, download_if_missing: bool = True
+) -> Dataset | tuple[NDArray[Any], NDArray[Any]]:
+    """Load a dataset by name.
+
+    The first of these sources that has it is used:
+
+    1. the folder that the environment variable ``POLYMARGIN_DATA`` names: ``<name>.csv.gz``, a header row,
+       the features, a last column ``class``, an empty field for a missing value; ``<name>.split.json`` beside
+       it for an official split;
+    2. scikit-learn's own copies of iris, wine and wdbc, which give the same rows, labels and column names;
+    3. the generators for led7digit, led7_3200, twonorm and waveform: same distribution and size, other rows;
+    4. OpenML by pinned id through scikit-learn, which caches it; the size is checked.
+
+    `Dataset.source` tells which it was.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+    return_X_y : bool, default=False
+        Return the arrays only.
+    download_if_missing : bool, default=True
+        Whether OpenML may be asked.
+
+    Returns
+    -------
+    Dataset, or (X, y)
+        X of shape (n_samples, n_features), y of shape (n_samples,).
+
+    Raises
+    ------
+    ValueError
+        If there is no such name.
+    DatasetNotFound
+        If no source has the data; the message says what to set.
+
+    Examples
+    --------
+    >>> wine = load("wine")
+    >>> wine.X.shape, wine.classes, wine.split
+    ((178, 13), array([1, 2, 3]), None)
+    >>> X, y = load("wine", return_X_y=True)
+    """
+    dataset = _find(_known(name), download_if_missing)
+    return (dataset.X, dataset.y) if return_X_y else dataset
+
+
+def _known(name: str) -> Known:
+    if name in CATALOG:
+        return CATALOG[name]
+    close = get_close_matches(name, CATALOG, n=3) or names()
+    raise ValueError(f"There is no dataset {name!r}. Did you mean: {', '.join(close)}?")
+
+
+def _find(known: Known, download: bool) -> Dataset:
+    folder = _folder()
+    if folder is not None and (folder / f"{known.name}.csv.gz").is_file():
+        return _files.read(folder, known)
+    dataset = _sources.from_sklearn(known) or _sources.from_generator(known)
+    tried = ""
+    if dataset is None and download:
+        try:
+            dataset = _sources.from_openml(known)
+        except DatasetNotFound as error:
+            tried = f" {error}"
+    if dataset is None:
+        raise DatasetNotFound(_advice(known, folder) + tried)
+    return dataset
+
+
+def _folder() -> Path | None:
+    """Return the user's data folder; None if the variable is unset or empty."""
+    value = os.environ.get(VARIABLE, "")
+    if not value:
+        return None
+    folder = Path(value).expanduser()
+    if not folder.is_dir():
+        # Falling back to another source would hide a slip of the pen.
+        raise DatasetNotFound(f"{VARIABLE} is set to {value!r}, which is not a folder. Correct or unset it.")
+    return folder
+
+
+def _advice(known: Known, folder: Path | None) -> str:
+    where = (
+        f"{VARIABLE} is not set." if folder is None else f"{VARIABLE} is {str(folder)!r}, without that file."
+    )
+    return (
+        f"No data for {known.name!r} here. Set {VARIABLE} to a folder that holds {known.name}.csv.gz, "
+        f"a gzip-compressed CSV with a header row, {known.n_features} features and a last column 'class', "
+        f"an empty field for a missing value. {where}"
+    )

@@ -1,0 +1,58 @@
+"""Decoders: from the outputs of the machines to scores, labels and probabilities.
+
+Each decoder is one small class in one file, see `polymargin.decoders._base.Decoder` for what it must offer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import clone
+
+from polymargin.decoders._base import Decoder, ProbabilisticDecoder
+from polymargin.decoders.argmax import Argmax
+from polymargin.decoders.bayes import Bayes
+from polymargin.decoders.dag import Dag
+from polymargin.decoders.hamming import Hamming
+from polymargin.decoders.loss import Loss
+from polymargin.decoders.votes import Votes
+
+__all__ = [
+    "DECODERS",
+    "Argmax",
+    "Bayes",
+    "Dag",
+    "Decoder",
+    "Hamming",
+    "Loss",
+    "ProbabilisticDecoder",
+    "Votes",
+    "resolve_decoder",
+]
+
+#: The decoders that have a name.
+DECODERS: dict[str, type[Decoder]] = {
+    "hamming": Hamming,
+    "loss": Loss,
+    "bayes": Bayes,
+    "argmax": Argmax,
+    "votes": Votes,
+    "dag": Dag,
+}
+
+
+def resolve_decoder(decoding: Any) -> Decoder:
+    """Return a fresh, unfitted decoder for an estimator's ``decoding`` parameter.
+
+    Examples
+    --------
+    >>> resolve_decoder("loss")
+    Loss()
+    """
+    if isinstance(decoding, Decoder):
+        return clone(decoding)
+    if isinstance(decoding, str) and decoding in DECODERS:
+        return DECODERS[decoding]()
+    raise ValueError(
+        f"unknown decoding {decoding!r}; choose one of {', '.join(DECODERS)}, or give a decoder such as Loss()"
+    )

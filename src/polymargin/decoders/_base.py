@@ -1,0 +1,96 @@
+"""What a decoder is: from the outputs of the machines to scores, probabilities and labels."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from polymargin.codebooks import Codebook
+from polymargin.outputs import Outputs
+
+Array = NDArray[Any]
+
+
+class Decoder(BaseEstimator):
+    """Turns outputs into one score per class; the largest score is the label.
+
+    A decoder is an ordinary scikit-learn object: its parameters are set in the constructor, `fit` learns what
+    it needs and stores the codebook.
+    """
+
+    #: Whether `log_proba` exists.
+    probabilistic: ClassVar[bool] = False
+    #: Whether outputs must carry variances.
+    needs_variances: ClassVar[bool] = False
+
+    codebook_: Codebook
+
+    def fit(
+        self,
+        codebook: Codebook,
+        outputs: Outputs,
+        class_index: Array,
+        *,
+        priors: Array | None = None,
+        sample_weight: Array | None = None,
+    ) -> Decoder:
+        """Learn from the outputs of training rows.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs
+            What the machines say of the training rows, honestly by default.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        priors : ndarray of shape (K,) or None
+            The class probabilities to expect in use; None has the decoder take its own default.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
+        """
+        self.check(codebook)
+        self.codebook_ = codebook
+        return self
+
+    def check(self, codebook: Codebook) -> None:
+        """Raise ValueError if this decoder cannot read this codebook."""
+
+    def scores(self, outputs: Outputs) -> Array:
+        """Return one score per class, shape (n, K)."""
+        raise NotImplementedError
+
+
+class ProbabilisticDecoder(Decoder):
+    """A decoder whose scores are log-probabilities, so that label and probability agree."""
+
+    probabilistic = True
+
+    def log_proba(self, outputs: Outputs) -> Array:
+        """Return the logarithms of the class probabilities, shape (n, K)."""
+        raise NotImplementedError
+
+    def scores(self, outputs: Outputs) -> Array:
+        """Return the log-probabilities."""
+        return self.log_proba(outputs)
+
+
+def tie_break(codebook: Codebook, margins: Array, size: float) -> Array:
+    """Return the classes' agreement Σ_l M_kl z_l scaled into (-size, size), shape (n, K).
+
+    Added to a score that moves in steps of at least 2 size, it decides ties and nothing else. In one-vs-all
+    coding it lets the largest output win, as Van Gestel et al. 2002, §5 do.
+    """
+    agreement = margins @ codebook.matrix.T.astype(np.float64)
+    largest = np.abs(agreement).max(axis=1, keepdims=True)
+    scale = np.divide(0.99 * size, largest, out=np.zeros_like(largest), where=largest > 0)
+    return scale * agreement
+
+
+def check_pairwise(codebook: Codebook, name: str) -> None:
+    """Raise ValueError unless every column sets one class against one other."""
+    if not codebook.is_pairwise:
+        raise ValueError(f'{name} needs one machine for every pair of classes: choose coding="one-vs-one"')

@@ -1,0 +1,41 @@
+"""The decision directed acyclic graph (Platt, Cristianini and Shawe-Taylor 2000)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polymargin.codebooks import Codebook
+from polymargin.decoders._base import Array, Decoder, check_pairwise
+from polymargin.outputs import Outputs
+
+
+class Dag(Decoder):
+    """Duels in a row: the first class meets the last, the loser leaves, until one class is left."""
+
+    def check(self, codebook: Codebook) -> None:
+        """Refuse a codebook that is not one-vs-one."""
+        check_pairwise(codebook, "the decision graph")
+
+    def scores(self, outputs: Outputs) -> Array:
+        """Return the round in which each class left, shape (n, K); the winner has the last."""
+        matrix = self.codebook_.matrix
+        n_rows, n_classes = outputs.margins.shape[0], self.codebook_.n_classes
+        plus, minus = (matrix == 1).argmax(axis=0), (matrix == -1).argmax(axis=0)
+        duel = np.zeros((n_classes, n_classes), dtype=np.intp)
+        sign = np.zeros((n_classes, n_classes))
+        columns = np.arange(self.codebook_.n_columns)
+        duel[plus, minus] = duel[minus, plus] = columns
+        sign[plus, minus], sign[minus, plus] = 1.0, -1.0
+
+        scores = np.empty((n_rows, n_classes))
+        rows = np.arange(n_rows)
+        first = np.zeros(n_rows, dtype=np.intp)
+        last = np.full(n_rows, n_classes - 1)
+        for turn in range(n_classes - 1):
+            first_wins = sign[first, last] * outputs.margins[rows, duel[first, last]] >= 0.0
+            loser = np.where(first_wins, last, first)
+            scores[rows, loser] = turn
+            last -= first_wins
+            first += ~first_wins
+        scores[rows, first] = n_classes - 1
+        return scores

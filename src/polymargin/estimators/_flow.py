@@ -1,0 +1,203 @@
+"""The flow that every estimator of dichotomies follows, top to bottom.
+
+    data ──► kernel ──► codebook ──► machines ──► outputs ──► decoder ──► probabilities, labels
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from polymargin.codebooks import Codebook, resolve_codebook
+from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
+from polymargin.kernels import Kernel, resolve_kernel
+from polymargin.machines import TrainingRows
+from polymargin.outputs import Outputs
+
+Array = NDArray[Any]
+
+
+def _decoder_is_probabilistic(estimator: Any) -> bool:
+    """Let `predict_proba` exist only where the decoder gives probabilities, and say why where it does not."""
+    decoder = getattr(estimator, "decoder_", None) or resolve_decoder(estimator.decoding)
+    if not decoder.probabilistic:
+        raise AttributeError(
+            f'decoding={estimator.decoding!r} gives no probabilities; choose a decoding that does, such as "bayes"'
+        )
+    return True
+
+
+class DichotomyClassifier(ClassifierMixin, BaseEstimator):
+    """Base class of the classifiers that divide K classes into L dichotomies and decode them."""
+
+    kernel: Any
+    gamma: Any
+    degree: float
+    coef0: float
+    coding: Any
+    decoding: Any
+    priors: Any
+    random_state: Any
+
+    classes_: Array
+    codebook_: Codebook
+    decoder_: Decoder
+    support_: Array
+
+    @abstractmethod
+    def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> Outputs:
+        """Train one machine per column, store what was learned, and return honest outputs of the rows."""
+
+    @abstractmethod
+    def _outputs(self, X: Any, *, variances: bool) -> Outputs:
+        """Return the outputs of the machines for new rows, which are validated already."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
+        """Fit the machines and the decoder.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Training rows; the square Gram matrix for ``kernel="precomputed"``.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights: weight two counts like the row twice, weight zero like no row.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator.
+        """
+        data = self._training_rows(X, y, sample_weight)
+        codebook = resolve_codebook(self.coding, self.classes_.size, self.random_state)
+        decoder = resolve_decoder(self.decoding)
+        decoder.check(codebook)
+        outputs = self._fit_machines(data, codebook, decoder)
+        self.codebook_ = codebook
+        self.decoder_ = decoder.fit(
+            codebook,
+            outputs,
+            data.class_index,
+            priors=self._resolved_priors(data),
+            sample_weight=None if sample_weight is None else data.weights,
+        )
+        return self
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Return the label of every row, shape (n_samples,): the class of the largest score or probability."""
+        check_is_fitted(self)
+        outputs = self._new_outputs(X)
+        scores = self.decoder_.scores(outputs)
+        if self.decoder_.probabilistic:
+            # Rounding included, label and probability agree.
+            scores = np.exp(scores)
+        return self.classes_[scores.argmax(axis=1)]
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return the classes' scores, shape (n_samples, K); for two classes the difference, shape (n_samples,)."""
+        check_is_fitted(self)
+        scores = self.decoder_.scores(self._new_outputs(X))
+        return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
+
+    @available_if(_decoder_is_probabilistic)
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Return the logarithms of the class probabilities, shape (n_samples, K)."""
+        check_is_fitted(self)
+        assert isinstance(self.decoder_, ProbabilisticDecoder)
+        return self.decoder_.log_proba(self._new_outputs(X))
+
+    @available_if(_decoder_is_probabilistic)
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return the class probabilities, shape (n_samples, K), in the order of ``classes_``."""
+        return np.exp(self.predict_log_proba(X))
+
+    def margins(self, X: ArrayLike) -> Array:
+        """Return the output of every machine, shape (n_samples, L), one column per column of ``codebook_``."""
+        check_is_fitted(self)
+        return self._outputs(self._new_rows(X), variances=False).margins
+
+    def _new_outputs(self, X: ArrayLike) -> Outputs:
+        return self._outputs(self._new_rows(X), variances=self.decoder_.needs_variances)
+
+    def _new_rows(self, X: ArrayLike) -> Any:
+        rows = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return rows[:, self.support_] if self._kernel.precomputed else rows
+
+    @property
+    def _kernel(self) -> Kernel:
+        return resolve_kernel(self.kernel, self.degree, self.coef0)
+
+    def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
+        """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2
+        )
+        check_classification_targets(y)
+        kernel = self._kernel
+        if kernel.precomputed and X.shape[0] != X.shape[1]:
+            raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weights.any():
+            raise ValueError("all sample weights are zero; at least two rows of different classes must count")
+        self.classes_, class_index = np.unique(y, return_inverse=True)
+        if self.classes_.size < 2:
+            raise ValueError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs two or more")
+        missing = np.bincount(class_index, weights) == 0
+        if missing.any():
+            raise ValueError(f"class {self.classes_[missing][0]!r} has no row with a positive sample weight")
+        self.support_ = np.flatnonzero(weights)
+        if self.support_.size < weights.size:
+            X = X[np.ix_(self.support_, self.support_)] if kernel.precomputed else X[self.support_]
+        return TrainingRows(kernel, X, class_index[self.support_], weights[self.support_])
+
+    def _resolved_gamma(self, X: Any) -> float | None:
+        """Return gamma as a number, or None if it is to be selected."""
+        gamma = self.gamma
+        if gamma == "scale":
+            variance = float(X.multiply(X).mean() - X.mean() ** 2 if hasattr(X, "multiply") else X.var())
+            return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+        if gamma == "auto":
+            return 1.0 / X.shape[1]
+        if gamma is not None:
+            check_positive("gamma", gamma, 'or "scale", "auto", or None to have it selected')
+        return gamma
+
+    def _resolved_priors(self, data: TrainingRows) -> Array | None:
+        """Return the class priors as an array in the order of ``classes_``, or None for the decoder's default."""
+        if self.priors is None:
+            return None
+        if isinstance(self.priors, str):
+            counts = np.bincount(data.class_index, data.weights)
+            match self.priors:
+                case "uniform":
+                    return np.full(self.classes_.size, 1.0 / self.classes_.size)
+                case "empirical":
+                    return counts / counts.sum()
+            raise ValueError(f'unknown priors {self.priors!r}; choose "uniform", "empirical", or give an array')
+        priors = np.asarray(self.priors, dtype=np.float64)
+        if priors.shape != self.classes_.shape:
+            raise ValueError(f"priors must hold one probability for each of the {self.classes_.size} classes")
+        if not (priors > 0).all() or not np.isclose(priors.sum(), 1.0):
+            raise ValueError("priors must be positive and sum to one")
+        return priors
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+def check_positive(name: str, value: Any, otherwise: str) -> None:
+    """Raise ValueError unless `value` is a finite positive number."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not np.isfinite(value) or value <= 0:
+        raise ValueError(f"{name} must be a positive number, {otherwise}; not {value!r}")

@@ -1,0 +1,56 @@
+"""Kernels: how similar two rows are.
+
+Each kernel is one small class in one file, see `polymargin.kernels._base.Kernel` for what it must offer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from polymargin.kernels._base import Kernel
+from polymargin.kernels.given import FunctionKernel, Precomputed
+from polymargin.kernels.laplacian import Laplacian
+from polymargin.kernels.linear import Linear
+from polymargin.kernels.polynomial import Polynomial
+from polymargin.kernels.rbf import RBF
+
+__all__ = [
+    "RBF",
+    "FunctionKernel",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Polynomial",
+    "Precomputed",
+    "resolve_kernel",
+]
+
+#: The kernels that have a name.
+NAMES = ("linear", "poly", "rbf", "laplacian", "precomputed")
+
+
+def resolve_kernel(kernel: str | Callable[..., Any] | Kernel, degree: float = 3, coef0: float = 1.0) -> Kernel:
+    """Return the kernel object for an estimator's ``kernel`` parameter.
+
+    Examples
+    --------
+    >>> resolve_kernel("poly", degree=2)
+    Polynomial(degree=2, coef0=1.0)
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if callable(kernel):
+        return FunctionKernel(kernel)
+    match kernel:
+        case "linear":
+            return Linear()
+        case "poly":
+            return Polynomial(degree, coef0)
+        case "rbf":
+            return RBF()
+        case "laplacian":
+            return Laplacian()
+        case "precomputed":
+            return Precomputed()
+    raise ValueError(f"unknown kernel {kernel!r}; choose one of {', '.join(NAMES)}, or give a function")

@@ -1,0 +1,87 @@
+"""What a kernel is to the rest of the library: a base matrix and an elementwise map.
+
+A Gram matrix is computed in two steps. The *base* (inner products or distances) costs the BLAS work and does
+not depend on the kernel's parameter; the *map* turns it into kernel values for one ``gamma``. A search over
+``gamma`` therefore pays for the base once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+Array = NDArray[Any]
+
+
+class Kernel(ABC):
+    """A kernel function K(x, z) = apply(base(x, z), gamma)."""
+
+    #: Whether the kernel has a ``gamma`` that a selection rule may choose.
+    tunable: ClassVar[bool] = True
+    #: Whether X is the Gram matrix itself.
+    precomputed: ClassVar[bool] = False
+    #: Whether the Gram matrix comes from outside and must be checked.
+    untrusted: ClassVar[bool] = False
+
+    @abstractmethod
+    def base(self, X: Any, Z: Any = None) -> Array:
+        """Return the base matrix, shape (n, m), between the rows of X and of Z (X itself when None).
+
+        The result is a new array that the caller may overwrite; with Z=None it is exactly symmetric.
+        """
+
+    @abstractmethod
+    def base_diagonal(self, X: Any) -> Array:
+        """Return the base of each row with itself, shape (n,)."""
+
+    @abstractmethod
+    def apply(self, base: Array, gamma: float) -> Array:
+        """Return the kernel values for ``base``, in a new array of the same shape."""
+
+    def base_among(self, X: Any, rows: Array) -> Array:
+        """Return the symmetric base matrix among some of the training rows."""
+        return self.base(X[rows])
+
+    def unit_gamma(self, X: Any, weights: Array) -> float:
+        """Return the value of gamma that is natural for the scale of X: the origin of every search."""
+        return 1.0
+
+    def gram(self, X: Any, Z: Any = None, gamma: float = 1.0) -> Array:
+        """Return K(X, Z), shape (n, m)."""
+        return self.apply(self.base(X, Z), gamma)
+
+    def diagonal(self, X: Any, gamma: float = 1.0) -> Array:
+        """Return K(x, x) of every row, shape (n,)."""
+        return self.apply(self.base_diagonal(X), gamma)
+
+
+def inner_products(X: Any, Z: Any = None) -> Array:
+    """Return the matrix of inner products as a dense array; sparse input is welcome."""
+    if Z is None:
+        Z = X
+    return safe_sparse_dot(X, Z.T, dense_output=True)
+
+
+def squared_norms(X: Any) -> Array:
+    """Return the squared Euclidean norm of every row, shape (n,)."""
+    if hasattr(X, "multiply"):
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    return np.einsum("ij,ij->i", X, X)
+
+
+def weighted_moments(X: Any, weights: Array) -> tuple[Array, Array]:
+    """Return the weighted mean and variance of every column, each of shape (d,).
+
+    A row of weight two counts exactly like two rows.
+    """
+    if hasattr(X, "multiply"):
+        mean, variance = mean_variance_axis(X, axis=0, weights=np.asarray(weights, dtype=X.dtype))
+        return np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64)
+    share = weights / weights.sum()
+    mean = share @ X
+    return mean, share @ np.square(X - mean)

@@ -1,0 +1,66 @@
+"""Kernels that come from the user: a precomputed Gram matrix or a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polymargin.kernels._base import Array, Kernel
+
+
+class Precomputed(Kernel):
+    """X is the Gram matrix itself: (n, n) to fit, (m, n) to predict."""
+
+    tunable = False
+    untrusted = True
+    precomputed = True
+
+    def base(self, X: Any, Z: Any = None) -> Array:
+        """Return a copy of X, which holds the kernel values already."""
+        return np.array(X)
+
+    def base_among(self, X: Any, rows: Array) -> Array:
+        """Return a square part of the training Gram matrix."""
+        return X[np.ix_(rows, rows)]
+
+    def base_diagonal(self, X: Any) -> Array:
+        """Return K(x, x), which a square matrix holds; for new rows nobody has it."""
+        if X.shape[0] != X.shape[1]:
+            raise ValueError("a precomputed kernel does not say K(x, x) of new rows")
+        return np.diagonal(X).copy()
+
+    def apply(self, base: Array, gamma: float) -> Array:
+        """Return a copy of the base: there is no parameter."""
+        return base.copy()
+
+
+@dataclass(frozen=True)
+class FunctionKernel(Kernel):
+    """A function (X, Z) -> (n, m) array of kernel values."""
+
+    function: Callable[[Array, Array], Array]
+
+    tunable = False
+    untrusted = True
+
+    def base(self, X: Any, Z: Any = None) -> Array:
+        """Return the function's values, checked for their shape."""
+        Z = X if Z is None else Z
+        values = np.array(self.function(X, Z), dtype=np.float64)
+        if values.shape != (X.shape[0], Z.shape[0]):
+            raise ValueError(
+                f"the kernel function returned an array of shape {values.shape} for {X.shape[0]} and "
+                f"{Z.shape[0]} rows; it must return {(X.shape[0], Z.shape[0])}"
+            )
+        return values
+
+    def base_diagonal(self, X: Any) -> Array:
+        """Return the function's value of every row with itself."""
+        return np.array([self.base(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(X.shape[0])])
+
+    def apply(self, base: Array, gamma: float) -> Array:
+        """Return a copy of the base: there is no parameter."""
+        return base.copy()

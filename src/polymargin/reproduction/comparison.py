@@ -1,0 +1,230 @@
+"""Ours beside the paper's, cell by cell, in combined standard errors."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from polymargin.reproduction.experiment import Better, Row
+from polymargin.reproduction.figures import Figure
+from polymargin.reproduction.keys import Key
+
+__all__ = ["CellComparison", "Comparison", "Summary", "compare_with_paper", "standard_errors_apart"]
+
+Verdict = Literal["better", "same", "worse", "missing"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean and sample standard deviation (NaN where unknown) of n runs."""
+
+    mean: float
+    sd: float
+    n: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Summary:
+        """Summarise values; a single one has no standard deviation."""
+        sd = statistics.stdev(values) if len(values) > 1 else math.nan
+        return cls(statistics.fmean(values), sd, len(values))
+
+    @property
+    def variance_of_mean(self) -> float:
+        """The squared standard error; NaN where the standard deviation is unknown."""
+        return self.sd**2 / self.n
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; an unknown standard deviation is null."""
+        return {"mean": self.mean, "sd": _finite(self.sd), "n": self.n}
+
+
+@dataclass(frozen=True)
+class CellComparison:
+    """One cell of the table.
+
+    Attributes
+    ----------
+    key : Key
+    paper : Summary
+    ours : Summary or None
+        None where nothing is computed yet.
+    standard_errors : float
+        (ours − paper) in combined standard errors: its sign is that of the difference, not of the merit.
+        ±inf where neither side varies and they differ; NaN where no standard deviation is known.
+    verdict : {"better", "same", "worse", "missing"}
+        Beyond the threshold in the good or the bad direction, or not.
+    decimals : int
+        How many the paper prints.
+    """
+
+    key: Key
+    paper: Summary
+    ours: Summary | None
+    standard_errors: float
+    verdict: Verdict
+    decimals: int
+
+    @property
+    def difference(self) -> float:
+        """Ours − paper's; NaN where ours is missing."""
+        return self.ours.mean - self.paper.mean if self.ours else math.nan
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; what is infinite or unknown is null, and the verdict says which."""
+        return {
+            **self.key.asdict(),
+            "ours": self.ours.as_json() if self.ours else None,
+            "paper": self.paper.as_json(),
+            "difference": _finite(self.difference),
+            "standard_errors": _finite(self.standard_errors),
+            "verdict": self.verdict,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A whole table compared.
+
+    Attributes
+    ----------
+    cells : tuple of CellComparison
+        In the order of the figures.
+    threshold : float
+        How many combined standard errors count as a difference.
+    """
+
+    cells: tuple[CellComparison, ...]
+    threshold: float
+
+    def count(self, verdict: Verdict) -> int:
+        """Return how many cells have a verdict."""
+        return sum(cell.verdict == verdict for cell in self.cells)
+
+    @property
+    def n_compared(self) -> int:
+        """Cells for which there is something of ours."""
+        return len(self.cells) - self.count("missing")
+
+    @property
+    def n_not_worse(self) -> int:
+        """Cells not worse than the paper by more than the threshold."""
+        return self.n_compared - self.count("worse")
+
+    @property
+    def exceptions(self) -> list[CellComparison]:
+        """The cells that are worse, the worst first."""
+        worse = [cell for cell in self.cells if cell.verdict == "worse"]
+        return sorted(worse, key=lambda cell: -abs(_or_inf(cell.standard_errors)))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "summary": {
+                "cells": len(self.cells),
+                "compared": self.n_compared,
+                "not_worse": self.n_not_worse,
+                "share_not_worse": self.n_not_worse / self.n_compared if self.n_compared else None,
+                "better": self.count("better"),
+                "worse": self.count("worse"),
+                "missing": self.count("missing"),
+                "threshold": self.threshold,
+            },
+            "cells": [cell.as_json() for cell in self.cells],
+        }
+
+
+def standard_errors_apart(ours: Summary, paper: Summary, resolution: float = 0.0) -> float:
+    """Return (ours − paper) / sqrt(sd_o²/n_o + sd_p²/n_p).
+
+    A side whose standard deviation is unknown (a table without, or a single run) is taken as exact, which is
+    the strict reading. If neither is known the answer is NaN. If both sides have zero deviation the answer is
+    0 when the means agree to the `resolution` of the printed figure, and ±inf when they do not.
+
+    Examples
+    --------
+    >>> standard_errors_apart(Summary(90.0, 3.0, 10), Summary(95.0, 4.0, 10))
+    -3.16...
+    """
+    known = [side.variance_of_mean for side in (ours, paper) if not math.isnan(side.sd)]
+    difference = ours.mean - paper.mean
+    if not known:
+        return math.nan
+    error = math.sqrt(sum(known))
+    if error > 0:
+        return difference / error
+    return 0.0 if _agree(difference, resolution) else math.copysign(math.inf, difference)
+
+
+def compare_with_paper(
+    rows: Iterable[Row],
+    figures: Sequence[Figure],
+    *,
+    replicates: int,
+    better: Better | Callable[[Key], Better] = "higher",
+    threshold: float = 2.0,
+) -> Comparison:
+    """Compare computed rows with the paper's figures.
+
+    Parameters
+    ----------
+    rows : iterable of dict
+        Computed cells: the fields of the figures' keys, ``value``, and more. Rows that agree in those fields
+        (the randomisations) are averaged.
+    figures : sequence of Figure
+        All with the same fields.
+    replicates : int
+        Runs behind a figure that does not say so itself.
+    better : {"higher", "lower"} or callable
+        Which direction is good; a callable is asked for each cell.
+    threshold : float
+        In combined standard errors.
+
+    Returns
+    -------
+    Comparison
+        One cell per figure. Where no standard deviation is known on either side, any difference beyond the
+        printed figure's resolution decides the verdict.
+    """
+    fields = list(figures[0].key) if figures else []
+    values: dict[Key, list[float]] = {}
+    for row in rows:
+        values.setdefault(Key.from_mapping(row).only(fields), []).append(float(row["value"]))
+    cells = []
+    for figure in figures:
+        paper = Summary(figure.mean, figure.sd, figure.n or replicates)
+        direction = better if isinstance(better, str) else better(figure.key)
+        if figure.key not in values:
+            cells.append(CellComparison(figure.key, paper, None, math.nan, "missing", figure.decimals))
+            continue
+        ours = Summary.of(values[figure.key])
+        apart = standard_errors_apart(ours, paper, figure.resolution)
+        verdict = _verdict(apart, ours.mean - paper.mean, figure.resolution, direction, threshold)
+        cells.append(CellComparison(figure.key, paper, ours, apart, verdict, figure.decimals))
+    return Comparison(tuple(cells), threshold)
+
+
+def _verdict(
+    apart: float, difference: float, resolution: float, direction: Better, threshold: float
+) -> Verdict:
+    sign = 1 if direction == "higher" else -1
+    if math.isnan(apart):
+        apart = 0.0 if _agree(difference, resolution) else math.copysign(math.inf, difference)
+    gain = sign * apart
+    if gain > threshold:
+        return "better"
+    return "worse" if gain < -threshold else "same"
+
+
+def _agree(difference: float, resolution: float) -> bool:
+    return abs(difference) <= resolution * (1 + 1e-9) + 1e-12
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _or_inf(value: float) -> float:
+    return math.inf if math.isnan(value) else value

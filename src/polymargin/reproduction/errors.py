@@ -1,0 +1,36 @@
+"""What can go wrong in a reproduction, said in one line each."""
+
+from __future__ import annotations
+
+__all__ = ["FolderBusy", "JournalDamaged", "ProtocolChanged", "ReproductionError", "RunInterrupted"]
+
+
+class ReproductionError(Exception):
+    """An expected error whose message is one clear line for the user."""
+
+
+class ProtocolChanged(ReproductionError):
+    """The results folder was begun under another protocol."""
+
+
+class FolderBusy(ReproductionError):
+    """Another process is writing to the same results."""
+
+
+class JournalDamaged(ReproductionError):
+    """The journal cannot be read, so nothing may be appended to it."""
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C stopped the run; everything finished is on disk.
+
+    Attributes
+    ----------
+    done, total : int
+        Jobs finished so far (in this and earlier sessions) and jobs asked for.
+    """
+
+    def __init__(self, done: int, total: int) -> None:
+        super().__init__(f"interrupted: {done} of {total} jobs are done and saved; the same command resumes")
+        self.done = done
+        self.total = total

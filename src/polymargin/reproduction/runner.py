@@ -1,0 +1,291 @@
+"""Run an experiment: resume what is finished, compute what is missing, write the csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from joblib import effective_n_jobs
+
+from polymargin.reproduction.errors import ReproductionError, RunInterrupted
+from polymargin.reproduction.experiment import Experiment, Row
+from polymargin.reproduction.journal import Journal, JournalContent, check_protocol, read_journal
+from polymargin.reproduction.keys import Key
+from polymargin.reproduction.provenance import describe_session, to_toml
+from polymargin.reproduction.workers import Outcome, compute_all
+
+__all__ = ["Failure", "Progress", "RunReport", "load_results", "read_results", "run_experiment"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands; handed to the `progress` callback at the start and after each job.
+
+    Attributes
+    ----------
+    done, total, failed : int
+        Jobs finished (those of earlier runs included), asked for, and failed in this run.
+    elapsed : float
+        Seconds since this run began.
+    remaining : float or None
+        Estimated seconds left; None while nothing is known.
+    job : Key or None
+        The job that has just finished.
+    """
+
+    done: int
+    total: int
+    failed: int = 0
+    elapsed: float = 0.0
+    remaining: float | None = None
+    job: Key | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that failed, with its error in one line and in full."""
+
+    job: Key
+    error: str
+    traceback: str
+
+
+@dataclass
+class RunReport:
+    """What a run has given.
+
+    Attributes
+    ----------
+    rows : list of dict
+        The finished cells that were asked for, in the order of the table: the fields of the cell, ``value``,
+        what the job added (``seed``), and ``job_seconds``, the time of the whole job the cell is part of.
+    done, total, resumed : int
+        Jobs finished, asked for, and found finished already.
+    failures : list of Failure
+    warnings : list of str
+    csv_path, journal_path : Path
+    """
+
+    rows: list[Row]
+    done: int
+    total: int
+    resumed: int
+    csv_path: Path
+    journal_path: Path
+    failures: list[Failure] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def run_experiment(
+    experiment: Experiment,
+    results_dir: str | Path,
+    *,
+    n_jobs: int = 1,
+    threads: int = 1,
+    only: Callable[[Key], bool] | None = None,
+    restart: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> RunReport:
+    """Run the jobs of an experiment that are not finished yet.
+
+    Every finished job is on disk before the next is counted, so the run may be killed at any moment; calling
+    this again with the same folder resumes it. The csv is the same whatever `n_jobs` (but for the seconds).
+
+    Parameters
+    ----------
+    experiment : Experiment
+    results_dir : path
+        Receives ``<name>.jsonl`` (the journal), and at the end ``<name>.csv`` and ``<name>.toml``
+        (where the results come from).
+    n_jobs : int
+        Worker processes; −1 for one per core, 1 for none but this process. With more than one, a script must
+        guard its entry by ``if __name__ == "__main__"``, since workers are spawned.
+    threads : int
+        BLAS threads per job. One keeps the results the same to the last bit whatever the machine's cores.
+    only : callable, optional
+        Which jobs to run and report; the csv holds all finished ones all the same.
+    restart : bool
+        Compute everything anew; the old journal is kept under another name.
+    progress : callable, optional
+        Called with a `Progress`.
+
+    Returns
+    -------
+    RunReport
+
+    Raises
+    ------
+    ProtocolChanged, FolderBusy, ReproductionError
+        See their messages; nothing was lost.
+    RunInterrupted
+        On Ctrl-C, after the csv of what is finished was written.
+    """
+    folder = Path(results_dir)
+    paths = _paths(experiment, folder)
+    session = describe_session()
+    asked = [job for job in experiment.jobs() if only is None or only(job)]
+    with Journal(paths["journal"], experiment.name, experiment.protocol, session, restart=restart) as journal:
+        content = journal.content
+        report = RunReport([], 0, len(asked), 0, paths["csv"], paths["journal"])
+        report.resumed = sum(job in content.jobs for job in asked)
+        report.warnings = _warnings(content, session)
+        missing = [job for job in asked if job not in content.jobs]
+        missing.sort(key=experiment.cost, reverse=True)  # stable: equal costs keep the table's order
+        meter = _Meter(experiment, missing, report, progress)
+        try:
+            with closing(compute_all(experiment, missing, effective_n_jobs(n_jobs), threads)) as outcomes:
+                for outcome in outcomes:
+                    _record(journal, report, outcome)
+                    meter.advance(outcome.job)
+        except KeyboardInterrupt as interrupt:
+            done = sum(job in content.jobs for job in asked)
+            raise RunInterrupted(done, len(asked)) from interrupt
+        finally:
+            _write_outputs(experiment, content, paths)
+    report.done = sum(job in content.jobs for job in asked)
+    report.rows = _rows(content, asked)
+    return report
+
+
+def load_results(
+    experiment: Experiment, results_dir: str | Path, *, only: Callable[[Key], bool] | None = None
+) -> RunReport:
+    """Return what is finished in a results folder, computing nothing and writing nothing."""
+    paths = _paths(experiment, Path(results_dir))
+    asked = [job for job in experiment.jobs() if only is None or only(job)]
+    content = read_journal(paths["journal"].read_bytes()) if paths["journal"].exists() else JournalContent()
+    if content.header is not None:
+        check_protocol(paths["journal"], content.header, experiment.protocol)
+    done = sum(job in content.jobs for job in asked)
+    rows = _rows(content, asked)
+    return RunReport(rows, done, len(asked), done, paths["csv"], paths["journal"])
+
+
+def read_results(lines: Iterable[str]) -> list[Row]:
+    """Read the rows of a results csv back; ``value`` becomes a number, the rest stays text."""
+    return [row | {"value": float(row["value"])} for row in csv.DictReader(lines)]
+
+
+class _Meter:
+    """Counts jobs and estimates the time left from the costs of those done in this run."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        missing: Sequence[Key],
+        report: RunReport,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._cost = {job: experiment.cost(job) for job in missing}
+        self._left = sum(self._cost.values())
+        self._spent = 0.0
+        self._count = 0
+        self._report = report
+        self._progress = progress
+        self._start = time.perf_counter()
+        self._tell(None)
+
+    def advance(self, job: Key) -> None:
+        """Count a job, finished or failed."""
+        self._count += 1
+        self._spent += self._cost[job]
+        self._left -= self._cost[job]
+        self._tell(job)
+
+    def _tell(self, job: Key | None) -> None:
+        if self._progress is None:
+            return
+        elapsed = time.perf_counter() - self._start
+        remaining = elapsed * max(self._left, 0.0) / self._spent if self._spent else None
+        failed = len(self._report.failures)
+        done = self._report.resumed + self._count - failed
+        self._progress(Progress(done, self._report.total, failed, elapsed, remaining, job))
+
+
+def _paths(experiment: Experiment, folder: Path) -> dict[str, Path]:
+    return {
+        kind: folder / f"{experiment.name}{suffix}"
+        for kind, suffix in (("journal", ".jsonl"), ("csv", ".csv"), ("provenance", ".toml"))
+    }
+
+
+def _record(journal: Journal, report: RunReport, outcome: Outcome) -> None:
+    if outcome.error:
+        journal.append_failure(outcome.job, outcome.error, outcome.traceback)
+        report.failures.append(Failure(outcome.job, outcome.error, outcome.traceback))
+    else:
+        journal.append_job(outcome.job, outcome.seconds, list(outcome.rows))
+
+
+def _warnings(content: JournalContent, session: Mapping[str, Any]) -> list[str]:
+    warnings = []
+    if content.damaged:
+        warnings.append(
+            f"{content.damaged} unreadable lines of the journal were left out; their jobs run again"
+        )
+    before: dict[str, str] = content.sessions[-1].get("versions", {}) if content.sessions else {}
+    changed = [
+        f"{package} {before[package]} → {now}"
+        for package, now in session["versions"].items()
+        if before.get(package, now) != now
+    ]
+    if changed:
+        warnings.append(f"versions changed since the earlier results: {', '.join(changed)}")
+    return warnings
+
+
+def _rows(content: JournalContent, jobs: Iterable[Key]) -> list[Row]:
+    """Return the finished rows of jobs in the order of the table."""
+    rows = []
+    for job in jobs:
+        if job in content.jobs:
+            seconds, cells = content.jobs[job]
+            rows += [row | {"job_seconds": seconds} for row in cells]
+    return rows
+
+
+def _write_outputs(experiment: Experiment, content: JournalContent, paths: Mapping[str, Path]) -> None:
+    """Write the csv of everything finished, and where it comes from."""
+    rows = _rows(content, experiment.jobs())
+    if not rows:
+        return
+    last = ("value", "seed", "job_seconds")
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = [name for name in names if name not in last] + [name for name in last if name in names]
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    _replace(paths["csv"], stream.getvalue())
+    header = content.header or {}
+    provenance = {
+        "experiment": experiment.name,
+        "protocol_hash": header.get("protocol_hash", ""),
+        "jobs_done": sum(job in content.jobs for job in experiment.jobs()),
+        "jobs": len(experiment.jobs()),
+        "sessions": [
+            {name: value for name, value in entry.items() if name != "kind"} for entry in content.sessions
+        ],
+    }
+    _replace(paths["provenance"], to_toml(provenance))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that it is either the old or the new one, whole, at any moment."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ReproductionError(f"cannot write {path}: {error.strerror or error}") from error

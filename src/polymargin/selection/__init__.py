@@ -1,0 +1,1 @@
+"""Selection: how C and the kernel's parameter are chosen inside ``fit``."""

@@ -1,0 +1,191 @@
+"""Selection by the evidence: levels two and three of Bayesian inference for LS-SVMs.
+
+Van Gestel et al. 2002, §2.2 and §4. With A the centred Gram matrix (`polymargin.solvers.centring`), λᵢ its
+N − 1 eigenvalues apart from the bias direction, t the centred targets and the ridge ε = 1/C = μ/ζ:
+
+- level two minimises  Σ log(λᵢ + ε) + (N − 1) log tᵀ(A + ε)⁻¹t  over ε, and then μ = (N − 1) / tᵀ(A + ε)⁻¹t,
+  ζ = μ/ε;
+- level three compares kernels by  log p(D|H) = ½[(N − 1) log ζ − Σ log(1 + λᵢ/ε) − log(γ_eff − 1) − log(N − γ_eff)],
+  where γ_eff = 1 + Σ λᵢ/(λᵢ + ε) counts the effective parameters.
+
+N is the sum of the row weights. One tridiagonal reduction per kernel and group of rows serves every ε and every
+dichotomy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize_scalar
+
+from polymargin.solvers.centring import Centring
+from polymargin.solvers.tridiagonal import Tridiagonal, tridiagonalise
+
+Array = NDArray[Any]
+
+#: The ridge is searched between these multiples of the mean eigenvalue, three values a decade, then polished.
+RIDGE_RANGE = (1e-6, 1e6)
+#: log μ and log ζ have posterior variances 2/(γ_eff − 1) and 2/(N − γ_eff) (level three). Where less than one
+#: parameter, or less than one residual, is left, that approximation fails, and rewards a useless kernel without
+#: bound; both counts are therefore taken to be at least one.
+FEWEST_PARAMETERS = 1.0
+
+
+class LevelTwo:
+    """The level-two evidence of one kernel, for all the dichotomies of one group of rows."""
+
+    def __init__(self, centring: Centring, form: Tridiagonal):
+        self.centring, self.form = centring, form
+        self._grid_costs: dict[float, Array] = {}
+
+    @classmethod
+    def of(cls, A: Array, centring: Centring, Y: Array) -> LevelTwo:
+        """Reduce the centred matrix A (overwritten) with the targets Y, shape (n, L)."""
+        targets, _ = centring.targets(Y)
+        return cls(centring, tridiagonalise(A, targets))
+
+    def _spectral_sums(self, ridge: float) -> tuple[float, float]:
+        """Return Σ log(λᵢ + ε) and Σ 1/(λᵢ + ε) over the N − 1 directions apart from the bias.
+
+        Weights that sum to more than the number of rows stand for repeated rows, whose eigenvalues are 0.
+        """
+        shifted = self.form.eigenvalues + ridge
+        lifted = self.centring.lift + ridge
+        repeated = self.centring.total - shifted.size
+        logs = np.log(shifted).sum() - np.log(lifted) + repeated * np.log(ridge)
+        inverses = (1.0 / shifted).sum() - 1.0 / lifted + repeated / ridge
+        return float(logs), float(inverses)
+
+    def cost(self, ridge: float, columns: Array | slice = slice(None)) -> tuple[Array, Array]:
+        """Return the level-two cost and its derivative in log ε, for each of the columns."""
+        logs, inverses = self._spectral_sums(ridge)
+        solution = self.form.solve(ridge, columns)
+        fit = np.einsum("nl,nl->l", self.form.columns[:, columns], solution)
+        norm = np.einsum("nl,nl->l", solution, solution)
+        degrees = self.centring.total - 1.0
+        return logs + degrees * np.log(fit), ridge * (inverses - degrees * norm / fit)
+
+    def grid_costs(self, scale: float) -> Array:
+        """Return the costs of all columns on the grid of ridges, shape (grid, L), computed once."""
+        if scale not in self._grid_costs:
+            costs = [self.cost(float(np.exp(point)))[0] for point in log_ridge_grid(scale)]
+            self._grid_costs[scale] = np.stack(costs)
+        return self._grid_costs[scale]
+
+    def log_evidence(self, ridge: float, columns: Array | slice = slice(None)) -> Array:
+        """Return the level-three log-evidence of each column, up to a constant in N."""
+        logs, inverses = self._spectral_sums(ridge)
+        fit = np.einsum("nl,nl->l", self.form.columns[:, columns], self.form.solve(ridge, columns))
+        return log_evidence(self.centring.total, ridge, fit, logs, inverses)
+
+
+def log_evidence(total: float, ridge: Any, fit: Array, logs: Any, inverses: Any) -> Array:
+    """Return the level-three log-evidence from tᵀ(A + ε)⁻¹t, Σ log(λᵢ + ε) and Σ 1/(λᵢ + ε)."""
+    degrees = total - 1.0
+    zeta = degrees / fit / ridge
+    residual = np.maximum(ridge * inverses, FEWEST_PARAMETERS)  # N − γ_eff
+    parameters = np.maximum(degrees - ridge * inverses, FEWEST_PARAMETERS)  # γ_eff − 1
+    volume = logs - degrees * np.log(ridge)  # Σ log(1 + λᵢ/ε)
+    return 0.5 * (degrees * np.log(zeta) - volume - np.log(parameters) - np.log(residual))
+
+
+#: Some columns of some groups that share their parameters: (level two, columns) pairs.
+Members = Sequence[tuple[LevelTwo, Array]]
+
+
+def log_ridge_grid(scale: float) -> Array:
+    """Return the logarithms of the ridges that are tried first, for kernels of this mean eigenvalue."""
+    low, high = np.log(RIDGE_RANGE[0] * scale), np.log(RIDGE_RANGE[1] * scale)
+    return np.linspace(low, high, 1 + 3 * round((high - low) / np.log(10.0)))
+
+
+def best_ridge(members: Members) -> float:
+    """Return the ε that minimises the summed level-two cost: a grid, then a root of the derivative."""
+
+    def cost(log_ridge: float) -> tuple[float, float]:
+        parts = [level.cost(float(np.exp(log_ridge)), columns) for level, columns in members]
+        return sum(float(c.sum()) for c, _ in parts), sum(float(s.sum()) for _, s in parts)
+
+    scale = float(np.mean([level.centring.lift for level, _ in members]))
+    grid = log_ridge_grid(scale)
+    costs = sum(level.grid_costs(scale)[:, columns].sum(axis=1) for level, columns in members)
+    best = int(np.argmin(costs))
+    if best in (0, grid.size - 1):
+        return float(np.exp(grid[best]))
+    left, right = grid[best - 1], grid[best + 1]
+    # The derivative finds the minimum to machine precision, which the cost itself cannot.
+    if cost(left)[1] < 0.0 < cost(right)[1]:
+        return float(np.exp(brentq(lambda point: cost(point)[1], left, right, xtol=1e-13)))
+    bounded = minimize_scalar(lambda point: cost(point)[0], bounds=(left, right), method="bounded")
+    return float(np.exp(bounded.x))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Parameters chosen for a pool of columns, with their summed log-evidence."""
+
+    gamma: float
+    ridge: float
+    log_evidence: float
+
+
+#: Gives the level-two evidence of a group of rows for a value of gamma.
+Profile = Callable[[int, float], LevelTwo]
+#: The columns that share their parameters: for each group of rows, some of its columns (positions in the group).
+Pool = Sequence[tuple[int, Array]]
+
+#: gamma is searched on the lattice unit · 2^(k/2), first every fourth point of this range, then every second,
+#: then every one around the best; a best point on an edge extends the range, but not beyond the limit.
+COARSE, STEPS, LIMIT = range(-16, 9, 4), (2, 1), 48
+
+
+def choose(
+    profile: Profile, pools: Sequence[Pool], *, gammas: Callable[[int], float] | float, ridge: float | None
+) -> list[Choice]:
+    """Choose gamma by level three and the ridge by level two, for every pool of columns.
+
+    Parameters
+    ----------
+    profile : callable (group, gamma) -> LevelTwo
+        The evidence of one group of rows; it is asked once for every pair and remembered here.
+    pools : list of pools
+        Each pool gets parameters of its own.
+    gammas : float or callable int -> float
+        The fixed gamma, or the lattice of values to search.
+    ridge : float or None
+        The fixed ridge 1/C, or None to infer it.
+    """
+    remembered = lru_cache(maxsize=None)(profile)
+
+    def choice(pool: Pool, gamma: float) -> Choice:
+        members = [(remembered(group, gamma), columns) for group, columns in pool]
+        epsilon = best_ridge(members) if ridge is None else ridge
+        evidence = sum(float(level.log_evidence(epsilon, columns).sum()) for level, columns in members)
+        return Choice(gamma, epsilon, evidence)
+
+    if not callable(gammas):
+        return [choice(pool, gammas) for pool in pools]
+    lattice = gammas
+
+    def search(pool: Pool) -> Choice:
+        tried: dict[int, Choice] = {}
+
+        def attempt(points: Sequence[int]) -> int:
+            for point in points:
+                if point not in tried:
+                    tried[point] = choice(pool, lattice(point))
+            return max(tried, key=lambda point: tried[point].log_evidence)
+
+        best = attempt(COARSE)
+        while best in (min(tried), max(tried)) and abs(best) < LIMIT:
+            best = attempt([best - COARSE.step, best + COARSE.step])
+        for step in STEPS:
+            best = attempt([best - step, best + step])
+        return tried[best]
+
+    return [search(pool) for pool in pools]

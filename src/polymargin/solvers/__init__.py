@@ -1,0 +1,1 @@
+"""Solvers: numerical engines that know nothing of classes or estimators."""

@@ -1,0 +1,94 @@
+"""Centring: the least-squares machine without its bias.
+
+The unregularised bias of an LS-SVM is projected out. With row weights s, N = Σs, D = diag(√s) and the unit
+vector q = √s/√N, the machine is a ridge regression with the matrix
+
+    A = D (K − r1ᵀ − 1rᵀ + g) D + κqqᵀ,     r = Ks/N,  g = sᵀKs/N²,
+
+the Gram matrix of features centred at their weighted mean. A has q as an eigenvector; κ, the mean of the other
+eigenvalues, is put there so that A is never singular for want of the bias, and is taken out again analytically.
+Targets and solutions are orthogonal to q, so κ never enters a result. A row of weight two counts exactly like
+two rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Centring:
+    """What is needed to centre kernel values of training and of new rows.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n,)
+        The row weights s, all positive.
+    total : float
+        N, their sum: the number of rows they stand for.
+    row_means : ndarray of shape (n,)
+        r, the weighted mean of every row of the Gram matrix.
+    grand_mean : float
+        g, the weighted mean of r.
+    lift : float
+        κ, the eigenvalue of A that belongs to q.
+    """
+
+    weights: Array
+    total: float
+    row_means: Array
+    grand_mean: float
+    lift: float
+
+    @property
+    def roots(self) -> Array:
+        """√s, shape (n,)."""
+        return np.sqrt(self.weights)
+
+    @property
+    def bias_direction(self) -> Array:
+        """The unit vector q, shape (n,)."""
+        return np.sqrt(self.weights / self.total)
+
+    def targets(self, Y: Array) -> tuple[Array, Array]:
+        """Return D(Y − ȳ), shape (n, L), and the weighted means ȳ, shape (L,)."""
+        means = self.weights @ Y / self.total
+        return self.roots[:, np.newaxis] * (Y - means), means
+
+    def cross(self, K_new: Array) -> Array:
+        """Return the centred kernel between new rows and training rows, shape (m, n), times √s."""
+        centred = K_new - (K_new @ self.weights / self.total)[:, np.newaxis]
+        centred -= self.row_means - self.grand_mean
+        centred *= self.roots
+        return centred
+
+    def diagonal(self, k_new: Array, K_new: Array) -> Array:
+        """Return the centred K(x, x) of new rows, shape (m,), from K(x, x) and K(x, training rows)."""
+        return k_new - 2.0 * (K_new @ self.weights / self.total) + self.grand_mean
+
+
+def centre(K: Array, weights: Array) -> tuple[Centring, Array]:
+    """Return the centring of a Gram matrix and the centred matrix A.
+
+    K is overwritten; A is in Fortran order, ready for LAPACK.
+    """
+    total = float(weights.sum())
+    row_means = K @ weights / total
+    grand_mean = float(row_means @ weights / total)
+    roots = np.sqrt(weights)
+    K -= row_means[:, np.newaxis]
+    K -= row_means[np.newaxis, :] - grand_mean
+    K *= roots[:, np.newaxis]
+    K *= roots[np.newaxis, :]
+    lift = float(np.trace(K)) / max(total - 1.0, 1.0)
+    if not lift > 0.0:
+        lift = 1.0
+    direction = roots / np.sqrt(total)
+    K += lift * direction[:, np.newaxis] * direction[np.newaxis, :]
+    return Centring(weights, total, row_means, grand_mean, lift), np.asfortranarray(K.T)

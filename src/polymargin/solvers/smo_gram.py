@@ -1,0 +1,261 @@
+"""Where the SMO solver takes its Gram rows from: a matrix, or features and a kernel.
+
+A source knows all N training rows; a problem uses some of them. `RowPool` joins the two for the jitted code: it lays
+out one problem's `RowSource` and a bounded `RowCache`, and reuses its memory from problem to problem.
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from threadpoolctl import threadpool_limits
+
+from polymargin.solvers import _smo_kernels as kernels
+from polymargin.solvers._smo_kernels import RowCache, RowSource
+
+Array = NDArray[Any]
+#: Scaled features, transposed, shape (d', n), and −½|x|² of their columns.
+Features = tuple[Array, Array]
+
+_KINDS = {
+    "linear": kernels.LINEAR,
+    "poly": kernels.POLY,
+    "rbf": kernels.RBF,
+    "laplacian": kernels.LAPLACIAN,
+}
+#: Taylor coefficients of 2^x.
+_EXP2 = np.array([math.log(2.0) ** k / math.factorial(k) for k in range(13)])
+#: Rows per block wherever a Gram matrix is computed block by block; fixed, so that no result depends on threads.
+_BLOCK_ROWS = 256
+
+
+class GramSource(Protocol):
+    """What the solver needs to know of a Gram matrix, in memory or not."""
+
+    n_rows: int
+    dtype: np.dtype[Any]
+
+    def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
+        """Return the row source of the problem on the rows ``index`` (None: all), in the given precision."""
+        ...
+
+
+class DenseGram:
+    """A Gram matrix in memory.
+
+    Parameters
+    ----------
+    K : array of shape (N, N)
+        Symmetric; float32 and float64 are kept, anything else becomes float64.
+
+    Examples
+    --------
+    >>> DenseGram([[2, 1], [1, 2]]).n_rows
+    2
+    """
+
+    def __init__(self, K: ArrayLike) -> None:
+        K = np.asarray(K)
+        if K.ndim != 2 or K.shape[0] != K.shape[1]:
+            raise ValueError(f"a Gram matrix is square; this one has shape {K.shape}")
+        if K.dtype not in (np.float32, np.float64):
+            K = K.astype(np.float64)
+        self.K = np.ascontiguousarray(K)
+        self.n_rows = K.shape[0]
+        self.dtype = self.K.dtype
+
+    def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
+        """Return the row source of the problem on the rows ``index`` (None: all)."""
+        K = self.K
+        if K.dtype != dtype:
+            K, index = (K if index is None else K[np.ix_(index, index)]).astype(dtype), None
+        if index is None:
+            index = np.arange(K.shape[0])
+        diagonal = np.ascontiguousarray(K.diagonal()[index])
+        return RowSource(kernels.DENSE, K, index, diagonal, diagonal, _EXP2.astype(K.dtype), 0.0, 1)
+
+
+class LazyGram:
+    """The Gram matrix of a kernel on the rows of X, of which only the rows that SMO asks for are computed.
+
+    Parameters
+    ----------
+    X : array of shape (N, d)
+    kernel : {"rbf", "linear", "poly", "laplacian"}
+        exp(-gamma |x - z|²), x·z, (gamma x·z + coef0)^degree, exp(-gamma |x - z|₁).
+    gamma, coef0, degree
+        The kernel's parameters; the degree is a whole number.
+    dtype : float32 or float64
+        Precision of the kernel values. The solver goes on in float64 by itself where float32 is not enough.
+
+    Examples
+    --------
+    >>> source = LazyGram([[0.0], [1.0]], "rbf", gamma=0.5)
+    >>> source.dense().round(4)
+    array([[1.    , 0.6065], [0.6065, 1.    ]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        kernel: str = "rbf",
+        *,
+        gamma: float = 1.0,
+        coef0: float = 0.0,
+        degree: int = 3,
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        if kernel not in _KINDS:
+            raise ValueError(f"rows of the kernel {kernel!r} cannot be computed lazily; choose one of "
+                             f"{', '.join(_KINDS)}, or pass DenseGram(K)")  # fmt: skip
+        if kernel == "poly" and (degree != int(degree) or degree < 1):
+            raise ValueError(f"a lazy polynomial kernel needs a whole degree, not {degree}; pass DenseGram(K)")
+        self.kind = _KINDS[kernel]
+        self.kernel, self.gamma, self.coef0, self.degree = kernel, float(gamma), float(coef0), int(degree)
+        X = np.asarray(X, dtype=np.float64)
+        # Distances do not see a shift, float32 does.
+        self.centre = X.mean(axis=0) if kernel in ("rbf", "laplacian") else np.zeros(X.shape[1])
+        self.n_rows = X.shape[0]
+        self.dtype = np.dtype(dtype)
+        self._X = X
+        self._table, self._half_norms = self._features(X, self.dtype)
+
+    def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
+        """Return the row source of the problem on the rows ``index`` (None: all), with its own copy of X."""
+        if self.dtype != dtype:
+            table, half_norms = self._features(self._X if index is None else self._X[index], dtype)
+        elif index is None:
+            table, half_norms = self._table, self._half_norms
+        else:
+            table, half_norms = np.take(self._table, index, axis=1), self._half_norms[index]
+        nothing = np.empty(0, dtype=np.intp)
+        diagonal = self._diagonal(table)
+        return RowSource(self.kind, table, nothing, half_norms, diagonal, _EXP2.astype(dtype), self.coef0,
+                         self.degree)  # fmt: skip
+
+    def features(self, X: Array) -> Features:
+        """Return new rows in the form that `between` takes."""
+        return self._features(np.asarray(X, dtype=np.float64), self.dtype)
+
+    def panel(self, rows: Array) -> Features:
+        """Return training rows in the form that `between` takes."""
+        return np.take(self._table, rows, axis=1), self._half_norms[rows]
+
+    def between(self, left: Features, right: Features) -> Array:
+        """Return the kernel values between two sets of rows, shape (m, n)."""
+        block = np.empty((left[0].shape[1], right[0].shape[1]), dtype=self.dtype)
+        self._write_block(block, left, right)
+        return block
+
+    def dense(self, n_threads: int = 1) -> Array:
+        """Return the whole Gram matrix, shape (N, N), computed in blocks of rows by ``n_threads`` threads."""
+        K = np.empty((self.n_rows, self.n_rows), dtype=self.dtype)
+        table, half_norms, diagonal = self._table, self._half_norms, self._diagonal(self._table)
+
+        def write_rows(start: int) -> None:
+            """Compute the rows of one block right of the diagonal and mirror them below it."""
+            rows = slice(start, min(start + _BLOCK_ROWS, self.n_rows))
+            block = np.empty((rows.stop - start, self.n_rows - start), dtype=self.dtype)
+            left, right = (table[:, rows], half_norms[rows]), (table[:, start:], half_norms[start:])
+            self._write_block(block, left, right)
+            np.fill_diagonal(block, diagonal[rows])
+            kernels.mirror_block(K, block, start)
+
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
+            list(pool.map(write_rows, range(0, self.n_rows, _BLOCK_ROWS)))
+        return K
+
+    def _features(self, X: Array, dtype: DTypeLike) -> Features:
+        """Return X centred, scaled and transposed, shape (d', m), and −½|x|² of its columns.
+
+        The scale absorbs gamma and, where an exponential follows, the change of base: with x' = x √(2γ log₂e),
+        exp(-γ|x − z|²) = 2^(x'·z' − ½|x'|² − ½|z'|²). d' is d rounded up to a multiple of four.
+        """
+        log2e = 1.0 / math.log(2.0)
+        scale = {
+            "linear": 1.0,
+            "poly": math.sqrt(self.gamma),
+            "rbf": math.sqrt(2.0 * self.gamma * log2e),
+            "laplacian": self.gamma * log2e,
+        }[self.kernel]
+        table = np.zeros((-(-X.shape[1] // 4) * 4, X.shape[0]), dtype=dtype)
+        table[: X.shape[1]] = ((X - self.centre) * scale).T
+        half_norms = -0.5 * np.einsum("dn,dn->n", table, table, dtype=np.float64)
+        return table, half_norms.astype(dtype)
+
+    def _diagonal(self, table: Array) -> Array:
+        """Return K_ii for the scaled features in the columns of ``table``."""
+        if self.kernel in ("rbf", "laplacian"):
+            return np.ones(table.shape[1], dtype=table.dtype)
+        squares = np.einsum("dn,dn->n", table, table)
+        return squares if self.kernel == "linear" else (squares + table.dtype.type(self.coef0)) ** self.degree
+
+    def _write_block(self, block: Array, left: Features, right: Features) -> None:
+        """Write the kernel values between two sets of rows into ``block``."""
+        if self.kind == kernels.LAPLACIAN:
+            kernels.l1_block(block, np.ascontiguousarray(left[0]), np.ascontiguousarray(right[0]))
+        else:
+            np.matmul(left[0].T, right[0], out=block)
+        bits = np.empty(block.shape[1], dtype=f"i{block.itemsize}")
+        kernels.finish_block(block, left[1], right[1], self.kind, self.coef0, self.degree, bits,
+                             _EXP2.astype(block.dtype))  # fmt: skip
+
+
+class RowPool:
+    """One thread's memory for Gram rows, lent to one problem after the other.
+
+    Parameters
+    ----------
+    budget : int
+        Bytes for the cached rows. A problem gets as many slots as fit, two at least.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self._buffer = np.empty(0, dtype=np.uint8)
+        self._lent: tuple[GramSource, Array | None, np.dtype[Any], RowSource, RowCache] | None = None
+
+    def lend(self, source: GramSource, index: Array | None, dtype: DTypeLike) -> tuple[RowSource, RowCache]:
+        """Return the row source and the cache for one problem; the previous problem's are then void.
+
+        Two problems on the same rows, one after the other, share what is cached: one-vs-all computes no row twice.
+        """
+        dtype = np.dtype(dtype)
+        if self._lent is not None:
+            last_source, last_index, last_dtype, rows, cache = self._lent
+            if last_source is source and last_index is index and last_dtype == dtype:
+                return rows, cache
+        rows = source.problem_rows(index, dtype)
+        n = rows.diagonal.size
+        if rows.kind == kernels.DENSE and (index is None or rows.table.shape[0] == n and _is_identity(rows.index)):
+            cache = self._whole(rows)
+        else:
+            cache = self._empty(n, dtype)
+        self._lent = (source, index, dtype, rows, cache)
+        return rows, cache
+
+    def _whole(self, rows: RowSource) -> RowCache:
+        """Return a cache in which every row is there from the beginning: the Gram matrix itself."""
+        n = rows.diagonal.size
+        everyone = np.arange(n)
+        return RowCache(rows.table, everyone, everyone.copy(), np.zeros(n, dtype=np.int64),
+                        np.array([n, 0, 0]), np.empty(0, dtype=f"i{rows.table.itemsize}"))  # fmt: skip
+
+    def _empty(self, n: int, dtype: np.dtype[Any]) -> RowCache:
+        """Return an empty cache for rows of length n."""
+        slots = int(min(n, max(2, self.budget // max(1, n * dtype.itemsize))))
+        n_bytes = slots * n * dtype.itemsize
+        if self._buffer.size < n_bytes:
+            self._buffer = np.empty(n_bytes, dtype=np.uint8)
+        table = self._buffer[:n_bytes].view(dtype).reshape(slots, n)
+        return RowCache(table, np.full(n, -1), np.empty(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64),
+                        np.zeros(3, dtype=np.int64), np.empty(n, dtype=f"i{dtype.itemsize}"))  # fmt: skip
+
+
+def _is_identity(index: Array) -> bool:
+    """Tell whether ``index`` is 0, 1, 2, …"""
+    return bool((index == np.arange(index.size)).all())
