@@ -13,7 +13,7 @@ demo: $(VENV)/.run      ## compare codings and decoders on the wine data
 	$(BIN)/polymargin compare wine
 
 test: $(VENV)/.dev lint ## lint, type check and test
-	$(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.dev      ## ruff and mypy
 	$(BIN)/ruff check .

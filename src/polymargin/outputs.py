@@ -30,12 +30,15 @@ class Outputs:
         σ_z², the machine's own uncertainty about z, where it has one.
     noise : ndarray of shape (L,) or None
         1/ζ, the variance of the targets around z, where the machine has one.
+    norms : ndarray of shape (L,) or None
+        ‖w‖, the norms of the machines' weight vectors, where they are known.
     """
 
     margins: Array
     provenance: Provenance
     variances: Array | None = None
     noise: Array | None = None
+    norms: Array | None = None
 
     def part(self, part: Part) -> Outputs:
         """Return the outputs of one of several joined codebooks."""
@@ -44,15 +47,7 @@ class Outputs:
             self.provenance,
             None if self.variances is None else self.variances[:, part.columns],
             None if self.noise is None else self.noise[part.columns],
-        )
-
-    def rows(self, index: Array) -> Outputs:
-        """Return the outputs of some of the rows."""
-        return Outputs(
-            self.margins[index],
-            self.provenance,
-            None if self.variances is None else self.variances[index],
-            self.noise,
+            None if self.norms is None else self.norms[part.columns],
         )
 
     def __post_init__(self) -> None:

@@ -42,7 +42,8 @@ def _tables_that_fit(
 ) -> list[Table]:
     """Return one table, or one per outermost column heading where one is too wide."""
     whole = _table(cells, layout, title)
-    if len(layout.columns) < 2 or Measurement.get(console, console.options, whole).minimum <= console.width:
+    unbounded = console.options.update(max_width=10_000)
+    if len(layout.columns) < 2 or Measurement.get(console, unbounded, whole).maximum <= console.width:
         return [whole]
     outer = layout.columns[0]
     return [
@@ -95,7 +96,7 @@ def _apart(cell: CellComparison) -> str:
         return f"{cell.difference:+.{cell.decimals}f} (no sd)"
     if math.isinf(cell.standard_errors):
         return "+∞" if cell.standard_errors > 0 else "−∞"
-    return f"{cell.standard_errors:+.1f}".replace("-", "−")
+    return f"{round(cell.standard_errors, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: no negative zero
 
 
 def _print_summary(console: Console, comparison: Comparison) -> None:

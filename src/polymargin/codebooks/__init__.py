@@ -52,7 +52,5 @@ def resolve_codebook(coding: Any, n_classes: int, random_state: Any = None) -> C
         return CODINGS[coding](n_classes, random_state)
     book = coding if isinstance(coding, Codebook) else Codebook(coding)
     if book.n_classes != n_classes:
-        raise ValueError(
-            f"the codebook has {book.n_classes} rows (codewords) but y has {n_classes} classes"
-        )
+        raise ValueError(f"the codebook has {book.n_classes} rows (codewords) but y has {n_classes} classes")
     return book

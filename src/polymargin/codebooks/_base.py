@@ -65,7 +65,9 @@ class Codebook:
     def _check(self) -> None:
         one_sided = np.flatnonzero((self.matrix.max(axis=0) < 1) | (self.matrix.min(axis=0) > -1))
         if one_sided.size:
-            raise ValueError(f"column {one_sided[0]} has no class on one of its sides: it needs a -1 and a +1")
+            raise ValueError(
+                f"column {one_sided[0]} has no class on one of its sides: it needs a -1 and a +1"
+            )
         idle = np.flatnonzero(~self.matrix.any(axis=1))
         if idle.size:
             raise ValueError(f"class {idle[0]} has no bit: its codeword is all don't care")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,11 @@ class Part:
     signs: Array
 
 
-def join(codebooks: Sequence[Codebook]) -> tuple[Codebook, list[Part]]:
-    """Return one codebook with every different dichotomy of the given ones, and where each finds its own.
+def join(codebooks: Sequence[Codebook], *, merge: bool = True) -> tuple[Codebook, list[Part]]:
+    """Return one codebook with the dichotomies of the given ones, and where each finds its own.
 
-    A column and its complement are the same dichotomy.
+    With ``merge`` a dichotomy that stands in several codebooks is kept once; a column and its complement are the
+    same dichotomy. Without it every codebook keeps columns of its own, side by side.
 
     Examples
     --------
@@ -42,6 +44,13 @@ def join(codebooks: Sequence[Codebook]) -> tuple[Codebook, list[Part]]:
     >>> joined.n_columns
     3
     """
+    if not merge:
+        starts = np.cumsum([0, *(book.n_columns for book in codebooks)])
+        parts = [
+            Part(np.arange(start, stop), np.ones(stop - start, dtype=int))
+            for start, stop in pairwise(starts)
+        ]
+        return Codebook(np.concatenate([book.matrix for book in codebooks], axis=1)), parts
     index: dict[bytes, int] = {}
     columns: list[Array] = []
     parts = []

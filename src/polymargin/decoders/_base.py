@@ -25,13 +25,17 @@ class Decoder(BaseEstimator):
     probabilistic: ClassVar[bool] = False
     #: Whether outputs must carry variances.
     needs_variances: ClassVar[bool] = False
+    #: Whether `fit` learns from the outputs of the training rows; if not, it is not given any.
+    learns: bool = False  # a property where it depends on parameters
+    #: Whether it learns from what the machines say of the rows they were trained on, rather than honestly.
+    in_sample: bool = False
 
     codebook_: Codebook
 
     def fit(
         self,
         codebook: Codebook,
-        outputs: Outputs,
+        outputs: Outputs | None,
         class_index: Array,
         *,
         priors: Array | None = None,
@@ -43,8 +47,8 @@ class Decoder(BaseEstimator):
         ----------
         codebook : Codebook
             The dichotomies behind the outputs.
-        outputs : Outputs
-            What the machines say of the training rows, honestly by default.
+        outputs : Outputs or None
+            What the machines say of the training rows, honestly unless ``in_sample``; None if nothing is learned.
         class_index : ndarray of int, shape (n,)
             The classes of these rows.
         priors : ndarray of shape (K,) or None

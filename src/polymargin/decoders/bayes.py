@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import logsumexp
 
@@ -29,32 +27,64 @@ class Bayes(ProbabilisticDecoder):
         eq. (20): machine after machine, the classes it knows share out the probability they have by then, and
         the result depends on the order. (As printed, eq. (20) loses that joint mass; here it is kept.)
         Without don't cares the two are the same.
+    noise : {"honest", "model"}, default="honest"
+        The noise variance 1/ζ. "model" is the machine's own, inferred from the rows it was trained on, as in the
+        paper. "honest" is the mean squared residual of the honest outputs the decoder is fitted on.
+
+    Attributes
+    ----------
+    log_priors_ : ndarray of shape (K,)
+        Logarithms of the class priors.
+    noise_ : ndarray of shape (L,) or None
+        The honest noise variances; None for the machines' own.
     """
 
     needs_variances = True
 
-    def __init__(self, update: str = "joint"):
+    def __init__(self, update: str = "joint", noise: str = "honest"):
         self.update = update
+        self.noise = noise
 
-    def fit(self, codebook: Codebook, outputs: Outputs, class_index: Array, **kwargs: Any) -> Bayes:
-        """Store the codebook and the priors, equal unless given."""
+    @property
+    def learns(self) -> bool:  # type: ignore[override]
+        """Whether the noise is measured on honest outputs."""
+        return self.noise == "honest"
+
+    def fit(
+        self,
+        codebook: Codebook,
+        outputs: Outputs | None,
+        class_index: Array,
+        *,
+        priors: Array | None = None,
+        sample_weight: Array | None = None,
+    ) -> Bayes:
+        """Store the codebook and the priors, equal unless given, and measure the noise."""
         super().fit(codebook, outputs, class_index)
-        priors = kwargs.get("priors")
         if priors is None:
             priors = np.full(codebook.n_classes, 1.0 / codebook.n_classes)
         self.log_priors_ = np.log(priors)
+        self.noise_ = None
+        if outputs is not None and self.learns:
+            targets = codebook.targets(class_index)
+            weights = np.ones(class_index.size) if sample_weight is None else sample_weight
+            squares = np.where(targets == 0, 0.0, np.square(targets - outputs.margins))
+            self.noise_ = (weights @ squares) / (weights @ (targets != 0))
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse an update rule that does not exist."""
+        """Refuse parameters that do not exist."""
         if self.update not in ("joint", "sequential"):
             raise ValueError(f'unknown update {self.update!r}; choose "joint" or "sequential"')
+        if self.noise not in ("honest", "model"):
+            raise ValueError(f'unknown noise {self.noise!r}; choose "honest" or "model"')
 
     def log_proba(self, outputs: Outputs) -> Array:
         """Return the log-posteriors, shape (n, K)."""
-        if outputs.variances is None or outputs.noise is None:
+        noise = outputs.noise if self.noise_ is None else self.noise_
+        if outputs.variances is None or noise is None:
             raise ValueError("Bayesian decoding needs outputs with variances: use least-squares machines")
-        variances = outputs.noise + outputs.variances
+        variances = noise + outputs.variances
         matrix = self.codebook_.matrix
         log_p = np.tile(self.log_priors_, (outputs.margins.shape[0], 1))
         for column in range(self.codebook_.n_columns):

@@ -1,6 +1,6 @@
 """The flow that every estimator of dichotomies follows, top to bottom.
 
-    data ──► kernel ──► codebook ──► machines ──► outputs ──► decoder ──► probabilities, labels
+data ──► kernel ──► codebook ──► machines ──► outputs ──► decoder ──► probabilities, labels
 """
 
 from __future__ import annotations
@@ -52,8 +52,12 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
     support_: Array
 
     @abstractmethod
-    def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> Outputs:
-        """Train one machine per column, store what was learned, and return honest outputs of the rows."""
+    def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> None:
+        """Train one machine per column and store what was learned."""
+
+    @abstractmethod
+    def _training_outputs(self, *, honest: bool) -> Outputs:
+        """Return what the machines say of the training rows, honestly or not."""
 
     @abstractmethod
     def _outputs(self, X: Any, *, variances: bool) -> Outputs:
@@ -80,7 +84,8 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         codebook = resolve_codebook(self.coding, self.classes_.size, self.random_state)
         decoder = resolve_decoder(self.decoding)
         decoder.check(codebook)
-        outputs = self._fit_machines(data, codebook, decoder)
+        self._fit_machines(data, codebook, decoder)
+        outputs = self._training_outputs(honest=not decoder.in_sample) if decoder.learns else None
         self.codebook_ = codebook
         self.decoder_ = decoder.fit(
             codebook,
@@ -137,9 +142,7 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
         """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2
-        )
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         kernel = self._kernel
         if kernel.precomputed and X.shape[0] != X.shape[1]:
@@ -181,7 +184,9 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
                     return np.full(self.classes_.size, 1.0 / self.classes_.size)
                 case "empirical":
                     return counts / counts.sum()
-            raise ValueError(f'unknown priors {self.priors!r}; choose "uniform", "empirical", or give an array')
+            raise ValueError(
+                f'unknown priors {self.priors!r}; choose "uniform", "empirical", or give an array'
+            )
         priors = np.asarray(self.priors, dtype=np.float64)
         if priors.shape != self.classes_.shape:
             raise ValueError(f"priors must hold one probability for each of the {self.classes_.size} classes")

@@ -30,7 +30,9 @@ __all__ = [
 NAMES = ("linear", "poly", "rbf", "laplacian", "precomputed")
 
 
-def resolve_kernel(kernel: str | Callable[..., Any] | Kernel, degree: float = 3, coef0: float = 1.0) -> Kernel:
+def resolve_kernel(
+    kernel: str | Callable[..., Any] | Kernel, degree: float = 3, coef0: float = 1.0
+) -> Kernel:
     """Return the kernel object for an estimator's ``kernel`` parameter.
 
     Examples

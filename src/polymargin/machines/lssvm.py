@@ -7,7 +7,7 @@ the same kernel share one factorisation, which also gives their exact leave-one-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from polymargin import _memory
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
-from polymargin.outputs import Outputs
+from polymargin.outputs import Outputs, Provenance
 from polymargin.selection import evidence
 from polymargin.solvers.centring import Centring, centre
 from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, NotPositiveDefinite, cholesky, spectral
@@ -48,6 +48,10 @@ class TrainingRows:
     weights: Array
 
 
+#: Groups of more rows than this are searched coarsely on a sample of this size.
+_SAMPLE = 500
+
+
 class _Group:
     """The rows that some columns of the codebook share, and the Gram matrix among them."""
 
@@ -55,6 +59,7 @@ class _Group:
         self.data, self.rows, self.columns = data, rows, columns
         self.targets = targets[np.ix_(rows, columns)].astype(np.float64)
         self.weights = data.weights[rows]
+        self._levels: dict[tuple[float, bool], evidence.LevelTwo] = {}
 
     @cached_property
     def base(self) -> Array:
@@ -63,19 +68,32 @@ class _Group:
         return base
 
     def release(self) -> None:
-        """Forget the base matrix."""
+        """Forget the base matrix and what was computed from it."""
         self.__dict__.pop("base", None)
+        self._levels.clear()
 
     def centred(self, gamma: float) -> tuple[Centring, Array]:
         """Return the centring and the centred matrix A for one gamma."""
         return centre(self.data.kernel.apply(self.base, gamma), self.weights)
 
-    def level_two(self, gamma: float) -> evidence.LevelTwo:
-        """Return the evidence of one gamma for the group's columns."""
-        centring, A = self.centred(gamma)
-        level = evidence.LevelTwo.of(A, centring, self.targets)
-        _check_spectrum(level.form.eigenvalues)
-        return level
+    @cached_property
+    def sample(self) -> Array:
+        """Positions of a sample of the rows that keeps every class's share and does not depend on their order."""
+        # Rows in the order of their mean distance to all rows, within each class: every m-th is a fair sample.
+        order = np.lexsort((self.weights @ self.base, self.data.class_index[self.rows]))
+        return np.sort(order[np.linspace(0, order.size - 1, _SAMPLE).round().astype(int)])
+
+    def level_two(self, gamma: float, sample: bool) -> evidence.LevelTwo:
+        """Return the evidence of one gamma for the group's columns, on a sample of its rows if there are many."""
+        sample &= self.rows.size > _SAMPLE
+        if (gamma, sample) not in self._levels:
+            part = self.sample if sample else np.arange(self.rows.size)
+            base = self.base[np.ix_(part, part)] if sample else self.base
+            centring, A = centre(self.data.kernel.apply(base, gamma), self.weights[part])
+            level = evidence.LevelTwo.of(A, centring, self.targets[part])
+            _check_spectrum(level.form.eigenvalues)
+            self._levels[gamma, sample] = level
+        return self._levels[gamma, sample]
 
 
 @dataclass(frozen=True)
@@ -111,9 +129,9 @@ class LSSVMBank:
         The training rows, all of which are support vectors.
     dual_coef : ndarray of shape (L, n)
         a; zero where the dichotomy does not use the row.
-    intercept, C, gamma, mu, zeta, log_evidence : ndarray of shape (L,)
-        The bias, the regularisation ζ/μ, the kernel's parameter, the hyperparameters of the weights and of the
-        noise, and the level-three log-evidence, of every machine.
+    intercept, norms, C, gamma, mu, zeta, log_evidence : ndarray of shape (L,)
+        The bias, the norm of the weights, the regularisation ζ/μ, the kernel's parameter, the hyperparameters of
+        the weights and of the noise, and the level-three log-evidence, of every machine.
     loo_margins : ndarray of shape (n, L)
         What each machine would say of each row had it been trained without that row.
     blocks : list of Block or None
@@ -123,6 +141,7 @@ class LSSVMBank:
     data: TrainingRows
     dual_coef: Array
     intercept: Array
+    norms: Array
     C: Array
     gamma: Array
     mu: Array
@@ -141,7 +160,7 @@ class LSSVMBank:
     def outputs(self, X: Any, *, variances: bool) -> Outputs:
         """Return the outputs for new rows, with their variances if asked for."""
         if not variances:
-            return Outputs(self.margins(X), "new", noise=1.0 / self.zeta)
+            return self._outputs(self.margins(X), "new")
         margins = np.empty((X.shape[0], self.intercept.size))
         spread = np.empty_like(margins)
         blocks = self.blocks if self.blocks is not None else list(self._refactored())
@@ -150,12 +169,16 @@ class LSSVMBank:
             diagonal = self._base_diagonal(X[rows])
             for block in blocks:
                 spread[rows, block.columns] = self._variances_from_base(block, base, diagonal)
-        return Outputs(margins, "new", spread, 1.0 / self.zeta)
+        return self._outputs(margins, "new", spread)
 
-    @property
-    def loo_outputs(self) -> Outputs:
-        """The leave-one-out outputs of the training rows."""
-        return Outputs(self.loo_margins, "leave_one_out", noise=1.0 / self.zeta)
+    def training_outputs(self, *, honest: bool) -> Outputs:
+        """Return the outputs of the training rows: leave-one-out, or what the machines say of what they know."""
+        if honest:
+            return self._outputs(self.loo_margins, "leave_one_out")
+        return self._outputs(self.margins(self.data.X), "in_sample")
+
+    def _outputs(self, margins: Array, provenance: Provenance, variances: Array | None = None) -> Outputs:
+        return Outputs(margins, provenance, variances, 1.0 / self.zeta, self.norms)
 
     def _base_blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
         size = _memory.block_rows(8.0 * 4 * self.data.X.shape[0])
@@ -216,7 +239,7 @@ def fit_lssvm_bank(
     *,
     C: float | None,
     gamma: float | None,
-    shared: bool = False,
+    pools: Sequence[Array] | None = None,
     keep_factors: bool = True,
 ) -> LSSVMBank:
     """Train the machines of every column of the codebook.
@@ -228,10 +251,9 @@ def fit_lssvm_bank(
     codebook : Codebook
         The dichotomies.
     C, gamma : float or None
-        The regularisation and the kernel's parameter; None has them inferred by the evidence, for every column
-        on its own or, with ``shared``, the same for all.
-    shared : bool
-        Whether inferred parameters are the same for all columns.
+        The regularisation and the kernel's parameter; None has them inferred by the evidence.
+    pools : sequence of ndarray of int, or None
+        The columns that share inferred parameters; every column belongs to one pool. None: each has its own.
     keep_factors : bool
         Whether the factorisations are kept for variances.
     """
@@ -240,11 +262,15 @@ def fit_lssvm_bank(
         _Group(data, np.flatnonzero(group.classes[data.class_index]), group.columns, targets)
         for group in codebook.row_groups
     ]
-    sizes = [group.rows.size for group in groups]
-    kept = sum(8.0 * size**2 for size in sizes) if keep_factors else 0.0
+    if pools is None:
+        pools = [np.array([column]) for column in range(codebook.n_columns)]
+    batches = _batches(groups, pools)
+    largest = max(group.rows.size for group in groups)
+    held = max(sum(8.0 * group.rows.size**2 for group in batch) for batch in batches)
+    kept = sum(8.0 * group.rows.size**2 for group in groups) if keep_factors else 0.0
     _memory.require(
-        48.0 * max(sizes) ** 2 + kept,
-        f"the kernel matrix of {max(sizes)} rows with its factorisations",
+        40.0 * largest**2 + held + kept,
+        f"the kernel matrix of {largest} rows with its factorisations",
         'fit fewer rows, or choose coding="one-vs-one", whose machines see two classes at a time',
     )
     n = data.class_index.size
@@ -252,6 +278,7 @@ def fit_lssvm_bank(
         data=data,
         dual_coef=np.zeros((codebook.n_columns, n)),
         intercept=np.empty(codebook.n_columns),
+        norms=np.empty(codebook.n_columns),
         C=np.empty(codebook.n_columns),
         gamma=np.empty(codebook.n_columns),
         mu=np.empty(codebook.n_columns),
@@ -260,8 +287,8 @@ def fit_lssvm_bank(
         loo_margins=np.full((n, codebook.n_columns), np.nan),
         blocks=[] if keep_factors else None,
     )
-    for batch in [groups] if shared else [[group] for group in groups]:
-        _set_parameters(bank, batch, C, gamma, shared)
+    for batch in batches:
+        _set_parameters(bank, batch, C, gamma, pools)
         for group in batch:
             for block in _factorise(group, bank.gamma[group.columns], 1.0 / bank.C[group.columns]):
                 _solve(bank, block, targets)
@@ -274,8 +301,15 @@ def fit_lssvm_bank(
     return bank
 
 
+def _batches(groups: list[_Group], pools: Sequence[Array]) -> list[list[_Group]]:
+    """Return the groups one by one, or all together if some pool needs several at a time."""
+    if all(any(np.isin(pool, group.columns).all() for group in groups) for pool in pools):
+        return [[group] for group in groups]
+    return [groups]
+
+
 def _set_parameters(
-    bank: LSSVMBank, groups: list[_Group], C: float | None, gamma: float | None, shared: bool
+    bank: LSSVMBank, groups: list[_Group], C: float | None, gamma: float | None, pools: Sequence[Array]
 ) -> None:
     """Fill in C and gamma of the groups' columns, inferring what is None."""
     kernel = bank.data.kernel
@@ -287,20 +321,24 @@ def _set_parameters(
     if C is not None and gamma is not None:
         return
     unit = kernel.unit_gamma(bank.data.X, bank.data.weights)
-    everything = [(number, np.arange(group.columns.size)) for number, group in enumerate(groups)]
-    pools: list[evidence.Pool] = [everything]
-    if not shared:
-        pools = [[(number, columns[[i]])] for number, columns in everything for i in range(columns.size)]
+    members = []
+    for pool in pools:
+        parts = [
+            (number, np.flatnonzero(np.isin(group.columns, pool))) for number, group in enumerate(groups)
+        ]
+        parts = [(number, positions) for number, positions in parts if positions.size]
+        if parts:
+            members.append(parts)
     choices = evidence.choose(
-        lambda number, value: groups[number].level_two(value),
-        pools,
+        lambda number, value, sample: groups[number].level_two(value, sample),
+        members,
         gammas=gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2),
         ridge=None if C is None else 1.0 / C,
     )
-    for pool, choice in zip(pools, choices, strict=True):
-        for number, columns in pool:
-            bank.C[groups[number].columns[columns]] = 1.0 / choice.ridge
-            bank.gamma[groups[number].columns[columns]] = choice.gamma
+    for parts, choice in zip(members, choices, strict=True):
+        for number, positions in parts:
+            bank.C[groups[number].columns[positions]] = 1.0 / choice.ridge
+            bank.gamma[groups[number].columns[positions]] = choice.gamma
 
 
 def _factorise(group: _Group, gammas: Array, ridges: Array) -> Iterator[Block]:
@@ -330,12 +368,17 @@ def _solve(bank: LSSVMBank, block: Block, targets: Array) -> None:
     bank.dual_coef[np.ix_(columns, rows)] = coef.T
     bank.intercept[columns] = means - centring.row_means @ coef
 
-    # Leave-one-out residuals are aᵢ / Pᵢᵢ, P the inverse without the bias direction (Shim et al. 2008, §4).
+    # The leave-one-out residual is the residual over one minus the leverage (Shim et al. 2008, §4). The inverse
+    # without the bias direction gives both: residual ε ã/√s, leverage 1 − ε Pᵢᵢ. A row of weight s > 1 stands for
+    # s rows that share its leverage, and one of them is left out.
     lifted = centring.lift + ridges
     inverse = block.factor.inverse_diagonal() - np.square(centring.bias_direction)[:, np.newaxis] / lifted
-    bank.loo_margins[np.ix_(rows, columns)] = Y - solution / (roots * inverse)
+    copies = np.maximum(centring.weights, 1.0)[:, np.newaxis]
+    residuals = ridges * solution / roots * copies / (copies - 1.0 + ridges * inverse)
+    bank.loo_margins[np.ix_(rows, columns)] = Y - residuals
 
     fit = np.einsum("nl,nl->l", centred, solution)
+    bank.norms[columns] = np.sqrt(fit - ridges * np.einsum("nl,nl->l", solution, solution))
     repeated = centring.total - rows.size
     logs = block.factor.log_determinants() - np.log(lifted) + repeated * np.log(ridges)
     bank.mu[columns] = (centring.total - 1.0) / fit

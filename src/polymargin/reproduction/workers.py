@@ -113,8 +113,7 @@ def compute_all(
     while waiting:
         suspects: list[Key] = []
         yield from _compute_in_pool(experiment, waiting, suspects, min(n_jobs, len(waiting)), threads)
-        for job in suspects:  # a worker died; alone, the guilty job shows itself and the others succeed
-            yield _compute_alone(experiment, job, threads)
+        yield from _compute_one_by_one(experiment, deque(suspects), threads)
 
 
 def _check_picklable(experiment: Experiment) -> None:
@@ -135,7 +134,8 @@ def _compute_in_pool(
                 while waiting and len(in_flight) <= n_workers:  # one job lies ready behind the running ones
                     job = waiting.popleft()
                     try:
-                        in_flight[pool.submit(compute, experiment, job, threads)] = job
+                        with _interrupts_wait():
+                            in_flight[pool.submit(compute, experiment, job, threads)] = job
                     except BrokenProcessPool:
                         waiting.appendleft(job)
                         raise
@@ -148,15 +148,22 @@ def _compute_in_pool(
             suspects.extend(in_flight.values())
 
 
-def _compute_alone(experiment: Experiment, job: Key, threads: int) -> Outcome:
-    """Run a job in a worker of its own, which may die."""
-    start = time.perf_counter()
-    with _pool(1, threads) as pool:
-        try:
-            return pool.submit(compute, experiment, job, threads).result()
-        except BrokenProcessPool as error:
-            message = "the worker process died (out of memory, or the experiment cannot be imported in it)"
-            return Outcome(job, time.perf_counter() - start, error=message, traceback=repr(error))
+def _compute_one_by_one(experiment: Experiment, suspects: deque[Key], threads: int) -> Iterator[Outcome]:
+    """Yield the outcomes of jobs in flight when a worker died: alone, the guilty one shows itself."""
+    while suspects:
+        with _pool(1, threads) as pool:
+            while suspects:
+                job = suspects.popleft()
+                start = time.perf_counter()
+                try:
+                    with _interrupts_wait():
+                        future = pool.submit(compute, experiment, job, threads)
+                    outcome = future.result()
+                except BrokenProcessPool as error:
+                    message = "the worker process died (out of memory? or it cannot import the experiment)"
+                    yield Outcome(job, time.perf_counter() - start, error=message, traceback=repr(error))
+                    break  # to the next suspect with a new worker
+                yield outcome
 
 
 @contextmanager
@@ -175,9 +182,24 @@ def _pool(n_workers: int, threads: int) -> Iterator[ProcessPoolExecutor]:
         worker_end.close()
 
 
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Hold back Ctrl-C while a worker is started: it inherits the mask, and is not torn up half awake."""
+    if not hasattr(signal, "pthread_sigmask"):  # pragma: no cover - Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start_worker(lifeline: Connection, threads: int) -> None:
     """Prepare a worker: Ctrl-C is the parent's affair, threads are limited, the lifeline is watched."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):  # the mask that `_interrupts_wait` left behind
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     for variable in _THREAD_VARIABLES:  # for libraries loaded later; `compute` limits those already loaded
         os.environ[variable] = str(threads)
     threading.Thread(target=_leave_when_closed, args=(lifeline,), daemon=True).start()

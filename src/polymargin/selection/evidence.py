@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.tridiagonal import Tridiagonal, tridiagonalise
@@ -30,6 +29,9 @@ Array = NDArray[Any]
 
 #: The ridge is searched between these multiples of the mean eigenvalue, three values a decade, then polished.
 RIDGE_RANGE = (1e-6, 1e6)
+#: The smallest noise variance 1/ζ. Labels ±1 that no two rows contradict would be explained without any noise, by
+#: a machine that interpolates and is never in doubt.
+NOISE_FLOOR = 0.05
 #: log μ and log ζ have posterior variances 2/(γ_eff − 1) and 2/(N − γ_eff) (level three). Where less than one
 #: parameter, or less than one residual, is left, that approximation fails, and rewards a useless kernel without
 #: bound; both counts are therefore taken to be at least one.
@@ -61,6 +63,10 @@ class LevelTwo:
         inverses = (1.0 / shifted).sum() - 1.0 / lifted + repeated / ridge
         return float(logs), float(inverses)
 
+    def fit(self, ridge: float, columns: Array | slice = slice(None)) -> Array:
+        """Return tᵀ(A + ε)⁻¹t = (N − 1)/μ of each of the columns."""
+        return np.einsum("nl,nl->l", self.form.columns[:, columns], self.form.solve(ridge, columns))
+
     def cost(self, ridge: float, columns: Array | slice = slice(None)) -> tuple[Array, Array]:
         """Return the level-two cost and its derivative in log ε, for each of the columns."""
         logs, inverses = self._spectral_sums(ridge)
@@ -80,8 +86,7 @@ class LevelTwo:
     def log_evidence(self, ridge: float, columns: Array | slice = slice(None)) -> Array:
         """Return the level-three log-evidence of each column, up to a constant in N."""
         logs, inverses = self._spectral_sums(ridge)
-        fit = np.einsum("nl,nl->l", self.form.columns[:, columns], self.form.solve(ridge, columns))
-        return log_evidence(self.centring.total, ridge, fit, logs, inverses)
+        return log_evidence(self.centring.total, ridge, self.fit(ridge, columns), logs, inverses)
 
 
 def log_evidence(total: float, ridge: Any, fit: Array, logs: Any, inverses: Any) -> Array:
@@ -105,24 +110,34 @@ def log_ridge_grid(scale: float) -> Array:
 
 
 def best_ridge(members: Members) -> float:
-    """Return the ε that minimises the summed level-two cost: a grid, then a root of the derivative."""
+    """Return the ε that minimises the summed level-two cost where the noise is not below its floor."""
 
     def cost(log_ridge: float) -> tuple[float, float]:
         parts = [level.cost(float(np.exp(log_ridge)), columns) for level, columns in members]
         return sum(float(c.sum()) for c, _ in parts), sum(float(s.sum()) for _, s in parts)
 
+    def noise(log_ridge: float) -> float:
+        """1/ζ, pooled over the members; it grows with ε."""
+        ridge = float(np.exp(log_ridge))
+        squares = sum(float(level.fit(ridge, columns).sum()) for level, columns in members)
+        degrees = sum(columns.size * (level.centring.total - 1.0) for level, columns in members)
+        return ridge * squares / degrees
+
     scale = float(np.mean([level.centring.lift for level, _ in members]))
     grid = log_ridge_grid(scale)
     costs = sum(level.grid_costs(scale)[:, columns].sum(axis=1) for level, columns in members)
+    if noise(grid[0]) < NOISE_FLOOR:
+        lowest = grid[-1]
+        if noise(lowest) > NOISE_FLOOR:
+            lowest = brentq(lambda point: noise(point) - NOISE_FLOOR, grid[0], lowest, xtol=1e-13)
+        kept = grid > lowest
+        grid, costs = np.r_[lowest, grid[kept]], np.r_[cost(lowest)[0], costs[kept]]
     best = int(np.argmin(costs))
-    if best in (0, grid.size - 1):
-        return float(np.exp(grid[best]))
-    left, right = grid[best - 1], grid[best + 1]
+    left, right = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
     # The derivative finds the minimum to machine precision, which the cost itself cannot.
     if cost(left)[1] < 0.0 < cost(right)[1]:
         return float(np.exp(brentq(lambda point: cost(point)[1], left, right, xtol=1e-13)))
-    bounded = minimize_scalar(lambda point: cost(point)[0], bounds=(left, right), method="bounded")
-    return float(np.exp(bounded.x))
+    return float(np.exp(grid[best]))
 
 
 @dataclass(frozen=True)
@@ -134,14 +149,15 @@ class Choice:
     log_evidence: float
 
 
-#: Gives the level-two evidence of a group of rows for a value of gamma.
-Profile = Callable[[int, float], LevelTwo]
+#: Gives the level-two evidence of a group of rows for a value of gamma: of all its rows, or, if the last argument
+#: is true and the group is large, of a sample of them.
+Profile = Callable[[int, float, bool], LevelTwo]
 #: The columns that share their parameters: for each group of rows, some of its columns (positions in the group).
 Pool = Sequence[tuple[int, Array]]
 
-#: gamma is searched on the lattice unit · 2^(k/2), first every fourth point of this range, then every second,
-#: then every one around the best; a best point on an edge extends the range, but not beyond the limit.
-COARSE, STEPS, LIMIT = range(-16, 9, 4), (2, 1), 48
+#: gamma is searched on the lattice unit · 2^(k/2): on these points with a sample of the rows first, then with all
+#: rows at steps of two and of one from the best. A best point on an edge moves the range, within the limit.
+COARSE, STEPS, LIMIT = range(-16, 9, 4), (2, 1), 32
 
 
 def choose(
@@ -151,8 +167,8 @@ def choose(
 
     Parameters
     ----------
-    profile : callable (group, gamma) -> LevelTwo
-        The evidence of one group of rows; it is asked once for every pair and remembered here.
+    profile : callable (group, gamma, sample) -> LevelTwo
+        The evidence of one group of rows, which is asked for it again and again and must remember it.
     pools : list of pools
         Each pool gets parameters of its own.
     gammas : float or callable int -> float
@@ -160,32 +176,39 @@ def choose(
     ridge : float or None
         The fixed ridge 1/C, or None to infer it.
     """
-    remembered = lru_cache(maxsize=None)(profile)
 
-    def choice(pool: Pool, gamma: float) -> Choice:
-        members = [(remembered(group, gamma), columns) for group, columns in pool]
+    def choice(pool: Pool, gamma: float, sample: bool) -> Choice:
+        members = [(profile(group, gamma, sample), columns) for group, columns in pool]
         epsilon = best_ridge(members) if ridge is None else ridge
         evidence = sum(float(level.log_evidence(epsilon, columns).sum()) for level, columns in members)
         return Choice(gamma, epsilon, evidence)
 
     if not callable(gammas):
-        return [choice(pool, gammas) for pool in pools]
+        return [choice(pool, gammas, False) for pool in pools]
     lattice = gammas
 
     def search(pool: Pool) -> Choice:
-        tried: dict[int, Choice] = {}
-
-        def attempt(points: Sequence[int]) -> int:
-            for point in points:
-                if point not in tried:
-                    tried[point] = choice(pool, lattice(point))
-            return max(tried, key=lambda point: tried[point].log_evidence)
-
-        best = attempt(COARSE)
-        while best in (min(tried), max(tried)) and abs(best) < LIMIT:
-            best = attempt([best - COARSE.step, best + COARSE.step])
+        sampled: dict[int, Choice] = {}
+        best = _climb(lambda k: choice(pool, lattice(k), True), sampled, COARSE, COARSE.step)
+        exact: dict[int, Choice] = {}
         for step in STEPS:
-            best = attempt([best - step, best + step])
-        return tried[best]
+            best = _climb(
+                lambda k: choice(pool, lattice(k), False), exact, (best - step, best, best + step), step
+            )
+        return exact[best]
 
     return [search(pool) for pool in pools]
+
+
+def _climb(
+    attempt: Callable[[int], Choice], tried: dict[int, Choice], points: Sequence[int], step: int
+) -> int:
+    """Try the points, go on by steps while the best of all tried is on an edge, and return it."""
+    while True:
+        for point in points:
+            if point not in tried:
+                tried[point] = attempt(point)
+        best = max(tried, key=lambda point: tried[point].log_evidence)
+        if best not in (min(tried), max(tried)) or abs(best) >= LIMIT:
+            return best
+        points = (best - step, best + step)

@@ -1,74 +1,39 @@
 """The jitted loops of the SMO solver; `polymargin.solvers.smo` tells what they solve.
 
-The box-constrained dual is written in signed coefficients β_i = s_i a_i, which removes the signs from every loop:
+The dual is written in signed coefficients β_i = s_i a_i, which removes the signs from every loop:
 
     minimise  ½ βᵀKβ − cᵀβ   subject to   lower ≤ β ≤ upper,   Σ β_i = 0,    with c_i = s_i p_i.
 
-The *gradient* below is that of the negated objective, F = c − Kβ. A row that can go up (β_i < upper_i) and a row that
-can go down (β_j > lower_j) violate the optimality conditions when F_i > F_j; at the optimum F equals the intercept on
-every row strictly inside its box.
+The *gradient* below is that of the negated objective, F = c − Kβ. A row that can go up (β_i < upper_i) and
+a row that can go down (β_j > lower_j) violate the optimality conditions when F_i > F_j; at the optimum F
+equals the intercept on every row strictly inside its box.
 
-Everything is compiled twice at most: for float32 and for float64 Gram rows. β and its bounds are always float64.
-The functions have no closures, so `cache=True` keeps the machine code between sessions.
+Everything is compiled twice at most, for Gram rows in float32 and in float64; β and its bounds are always
+float64. None of the functions is a closure, so that the machine code is kept on disk between sessions.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.extending import intrinsic
+
+from polymargin.solvers._smo_rows import RowCache, RowSource, fast_kernel, kernel, load_row
 
 #: Stands for infinity: fastmath may assume that there are no infinite values.
 HUGE = 1e30
-#: Rows per block of the two-stage argmax: a vectorised maximum over each block, then a scan of the best block.
+#: Rows per block of a two-stage argmax: a vectorised maximum of each block, then a scan of the best block.
 BLOCK = 64
-#: Codes of `RowSource.kind`.
-DENSE, LINEAR, POLY, RBF, LAPLACIAN = range(5)
 
 
-#: Every kernel is compiled like this; the fast ones may reorder sums and must not see infinities.
-kernel = njit(cache=True, nogil=True, error_model="numpy")
-fast_kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def _maxnum(typing_context: Any, a: Any, b: Any) -> Any:
+    """Define the larger of two floats of one type as LLVM's maxnum.
 
-
-class RowSource(NamedTuple):
-    """Whence the Gram rows of one problem of n rows come.
-
-    For ``kind == DENSE`` the table is a Gram matrix and row i of the problem is ``table[index[i], index]``;
-    otherwise the table holds the n rows' features, shape (d, n) with d a multiple of four, scaled such that no
-    factor gamma is left (see `polymargin.solvers.smo_gram`).
-    """
-
-    kind: int
-    table: Any
-    index: Any
-    half_norms: Any  # (n,), −½|x|² of the scaled features (RBF)
-    diagonal: Any  # (n,), K_ii
-    exp2_series: Any  # (13,), Taylor coefficients of 2^x
-    coef0: float
-    degree: int
-
-
-class RowCache(NamedTuple):
-    """A bounded store of Gram rows, least recently used out first."""
-
-    rows: Any  # (slots, n), Gram rows
-    slot_of: Any  # (n,), where a row is stored, -1 when it is not
-    owner: Any  # (slots,), which row is stored here
-    stamp: Any  # (slots,), when it was last asked for
-    tally: Any  # (3,), slots in use, clock, rows computed
-    bits: Any  # (n,), integer scratch of the exponential
-
-
-@intrinsic
-def larger(typing_context: Any, a: Any, b: Any) -> Any:
-    """Return the larger of two floats of one type, by LLVM's maxnum.
-
-    A maximum over a loop written with ``max`` or with a conditional expression does not vectorise: it must say what
-    becomes of NaN and of −0.
+    A maximum over a loop does not vectorise when written with ``max`` or with a conditional expression,
+    which have to care for NaN and for −0.
     """
     if a != b or not isinstance(a, types.Float):
         return None
@@ -81,125 +46,7 @@ def larger(typing_context: Any, a: Any, b: Any) -> Any:
     return a(a, b), codegen
 
 
-if config.DISABLE_JIT:
-    larger = max
-
-
-@fast_kernel
-def exp2_inplace(values: Any, bits: Any, series: Any) -> None:
-    """Overwrite ``values`` ≤ 0 by 2^values; ``bits`` is scratch of the same length and item size.
-
-    2^x = 2^m 2^f with m the nearest integer: 2^f, |f| ≤ ½, is its Taylor polynomial of degree 12 (good to float64),
-    2^m is built from its bits. Both loops vectorise, which a call of the system's exp does not.
-    """
-    one = values.dtype.type(1.0)
-    half = values.dtype.type(0.5)
-    wide = values.itemsize == 8
-    lowest = values.dtype.type(-1022.0 if wide else -126.0)
-    bias, shift = (1023, 52) if wide else (127, 23)
-    c1, c2, c3, c4, c5, c6 = series[1], series[2], series[3], series[4], series[5], series[6]
-    c7, c8, c9, c10, c11, c12 = series[7], series[8], series[9], series[10], series[11], series[12]
-    for k in range(values.size):
-        x = values[k] if values[k] > lowest else lowest
-        m = np.int32(x - half)  # truncation towards zero: the nearest integer, as x ≤ 0
-        f = x - values.dtype.type(m)
-        bits[k] = m + bias
-        tail = c7 + f * (c8 + f * (c9 + f * (c10 + f * (c11 + f * c12))))
-        values[k] = one + f * (c1 + f * (c2 + f * (c3 + f * (c4 + f * (c5 + f * (c6 + f * tail))))))
-    for k in range(values.size):
-        bits[k] = bits[k] << shift
-    powers = bits.view(values.dtype)
-    for k in range(values.size):
-        values[k] *= powers[k]
-
-
-@fast_kernel
-def finish_row(row: Any, half_norm: float, half_norms: Any, kind: int, coef0: float, degree: int, bits: Any,
-               series: Any) -> None:  # fmt: skip
-    """Turn inner products (or minus the L1 distances), in ``row``, into kernel values in place."""
-    n = row.size
-    if kind == RBF:
-        zero = row.dtype.type(0.0)
-        for k in range(n):
-            exponent = row[k] + (half_norm + half_norms[k])
-            row[k] = exponent if exponent < zero else zero
-        exp2_inplace(row, bits, series)
-    elif kind == LAPLACIAN:
-        exp2_inplace(row, bits, series)
-    elif kind == POLY:
-        shift = row.dtype.type(coef0)
-        for k in range(n):
-            base = row[k] + shift
-            power = base
-            for _ in range(degree - 1):
-                power *= base
-            row[k] = power
-
-
-@fast_kernel
-def finish_block(block: Any, left: Any, right: Any, kind: int, coef0: float, degree: int, bits: Any,
-                 series: Any) -> None:  # fmt: skip
-    """Turn a block of inner products, shape (m, n), into kernel values in place; left and right are half norms."""
-    for r in range(block.shape[0]):
-        finish_row(block[r], left[r], right, kind, coef0, degree, bits, series)
-
-
-@fast_kernel
-def l1_block(block: Any, left: Any, right: Any) -> None:
-    """Write minus the L1 distances between the columns of left (d, m) and of right (d, n) into ``block`` (m, n)."""
-    for r in range(block.shape[0]):
-        row = block[r]
-        row[:] = 0.0
-        for q in range(left.shape[0]):
-            x, feature = left[q, r], right[q]
-            for k in range(row.size):
-                row[k] -= abs(feature[k] - x)
-
-
-@fast_kernel
-def fill_row(row: Any, i: int, source: RowSource, bits: Any) -> None:
-    """Write Gram row i of the problem into ``row``, shape (n,)."""
-    n, table = row.size, source.table
-    if source.kind == DENSE:
-        whole, index = table[source.index[i]], source.index
-        for k in range(n):
-            row[k] = whole[index[k]]
-        return
-    row[:] = 0.0
-    # Features run slowest: every inner loop is a contiguous, vectorised update of the whole row. Four features at a
-    # time quarter the traffic of the row itself.
-    for q in range(0, table.shape[0], 4):
-        t0, t1, t2, t3 = table[q], table[q + 1], table[q + 2], table[q + 3]
-        x0, x1, x2, x3 = t0[i], t1[i], t2[i], t3[i]
-        if source.kind == LAPLACIAN:
-            for k in range(n):
-                row[k] -= abs(t0[k] - x0) + abs(t1[k] - x1) + abs(t2[k] - x2) + abs(t3[k] - x3)
-        else:
-            for k in range(n):
-                row[k] += x0 * t0[k] + x1 * t1[k] + x2 * t2[k] + x3 * t3[k]
-    finish_row(row, source.half_norms[i], source.half_norms, source.kind, source.coef0, source.degree, bits,
-               source.exp2_series)  # fmt: skip
-    row[i] = source.diagonal[i]
-
-
-@kernel
-def fetch_row(i: int, source: RowSource, cache: RowCache) -> int:
-    """Return the slot that holds Gram row i, computing the row (and modifying ``cache``) if it is not there."""
-    cache.tally[1] += 1
-    slot = cache.slot_of[i]
-    if slot < 0:
-        if cache.tally[0] < cache.owner.size:
-            slot = cache.tally[0]
-            cache.tally[0] += 1
-        else:
-            slot = np.argmin(cache.stamp)
-            cache.slot_of[cache.owner[slot]] = -1
-        fill_row(cache.rows[slot], i, source, cache.bits)
-        cache.tally[2] += 1
-        cache.slot_of[i] = slot
-        cache.owner[slot] = i
-    cache.stamp[slot] = cache.tally[1]
-    return slot
+larger: Any = max if config.DISABLE_JIT else intrinsic(_maxnum)  # type: ignore[attr-defined]
 
 
 @fast_kernel
@@ -215,7 +62,9 @@ def first_index(gradient: Any, up_mask: Any) -> int:
 
 
 @fast_kernel
-def second_index(i: int, row: Any, gradient: Any, down_mask: Any, diagonal: Any, tau: Any) -> tuple[int, float]:
+def second_index(
+    i: int, row: Any, gradient: Any, down_mask: Any, diagonal: Any, tau: Any
+) -> tuple[int, float]:
     """Return the partner j of i by second-order selection, and the largest violation F_i − F_j.
 
     j maximises the gain (F_i − F_j)²/η_ij of an unclipped step among the rows that can go down, where
@@ -228,7 +77,8 @@ def second_index(i: int, row: Any, gradient: Any, down_mask: Any, diagonal: Any,
     best_gain, best_start = zero, 0
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
-        f, k_i, k_jj, mask = gradient[start:stop], row[start:stop], diagonal[start:stop], down_mask[start:stop]
+        f, mask = gradient[start:stop], down_mask[start:stop]
+        k_i, k_jj = row[start:stop], diagonal[start:stop]
         block_gain = zero
         for j in range(f.size):
             gap = f_i - f[j] + mask[j]
@@ -255,7 +105,8 @@ def move_gradient(gradient: Any, step: Any, row_i: Any, row_j: Any, up_mask: Any
     best, best_start = lowest, 0
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
-        f, k_i, k_j, mask = gradient[start:stop], row_i[start:stop], row_j[start:stop], up_mask[start:stop]
+        f, mask = gradient[start:stop], up_mask[start:stop]
+        k_i, k_j = row_i[start:stop], row_j[start:stop]
         block_best = lowest
         for k in range(f.size):
             value = f[k] - step * (k_i[k] - k_j[k])
@@ -303,17 +154,26 @@ def descend(gradient: Any, beta: Any, lower: Any, upper: Any, up_mask: Any, down
     Modifies ``gradient``, ``beta``, both masks and ``cache``.
     """
     set_masks(beta, lower, upper, up_mask, down_mask)
+    # Look-ups are spelled out: to hand the two tuples to a function costs as much as a short row.
+    rows, slot_of, stamp, clock = cache.rows, cache.slot_of, cache.stamp, cache.tally[1:]
     diagonal = source.diagonal
+    if beta.size == 0:
+        return 0
     i = first_index(gradient, up_mask)
     for iteration in range(max_iter):
-        row_i = cache.rows[fetch_row(i, source, cache)]
+        slot_i = slot_of[i] if slot_of[i] >= 0 else load_row(i, source, cache)
+        clock[0] += 1
+        stamp[slot_i] = clock[0]
+        row_i = rows[slot_i]
         j, violation = second_index(i, row_i, gradient, down_mask, diagonal, tau)
         if violation < tol or up_mask[i] < 0.0:
             return iteration
-        row_j = cache.rows[fetch_row(j, source, cache)]
+        slot_j = slot_of[j] if slot_of[j] >= 0 else load_row(j, source, cache)
+        stamp[slot_j] = clock[0]
+        row_j = rows[slot_j]
         slope = np.float64(gradient[i]) - np.float64(gradient[j])
-        eta = max(np.float64(diagonal[i]) + np.float64(diagonal[j]) - 2.0 * np.float64(row_i[j]), np.float64(tau))
-        step = step_pair(i, j, slope, eta, beta, lower, upper)
+        eta = np.float64(diagonal[i]) + np.float64(diagonal[j]) - 2.0 * np.float64(row_i[j])
+        step = step_pair(i, j, slope, max(eta, np.float64(tau)), beta, lower, upper)
         up_mask[i] = 0.0 if beta[i] < upper[i] else -HUGE
         up_mask[j] = 0.0
         down_mask[i] = 0.0
@@ -332,32 +192,54 @@ def subtract_row(exact: Any, coefficient: float, row: Any) -> None:
 @kernel
 def exact_gradient(exact: Any, linear: Any, beta: Any, source: RowSource, cache: RowCache) -> None:
     """Overwrite ``exact`` by F = c − Kβ accumulated in float64; rows that are missing enter ``cache``."""
-    exact[:] = linear
+    for k in range(beta.size):
+        exact[k] = linear[k]
     for i in range(beta.size):
         if beta[i] != 0.0:
-            subtract_row(exact, beta[i], cache.rows[fetch_row(i, source, cache)])
+            slot = cache.slot_of[i] if cache.slot_of[i] >= 0 else load_row(i, source, cache)
+            subtract_row(exact, beta[i], cache.rows[slot])
 
 
 @kernel
-def extremes(exact: Any, beta: Any, lower: Any, upper: Any) -> tuple[float, float]:
-    """Return max F over the rows that can go up and min F over those that can go down (±HUGE if there are none)."""
-    highest, lowest = -HUGE, HUGE
+def summarise(
+    exact: Any, linear: Any, beta: Any, lower: Any, upper: Any
+) -> tuple[float, float, float, float]:
+    """Return max F over the rows that can go up, min F over those that can go down, the objective and b.
+
+    The first two are -HUGE and HUGE where there are no such rows. The objective is ½βᵀKβ − cᵀβ, or
+    −½ Σ β_i (c_i + F_i); b is the mean of F over the rows inside their boxes, or else the middle of the
+    interval that F leaves to it.
+    """
+    highest, lowest, objective, total, n_free = -HUGE, HUGE, 0.0, 0.0, 0
     for k in range(beta.size):
-        if beta[k] < upper[k]:
+        up, down = beta[k] < upper[k], beta[k] > lower[k]
+        if up:
             highest = max(highest, exact[k])
-        if beta[k] > lower[k]:
+        if down:
             lowest = min(lowest, exact[k])
-    return highest, lowest
+        if up and down:
+            total += exact[k]
+            n_free += 1
+        objective -= 0.5 * beta[k] * (linear[k] + exact[k])
+    if n_free > 0:
+        intercept = total / n_free
+    elif highest > -HUGE and lowest < HUGE:
+        intercept = 0.5 * (highest + lowest)
+    elif highest > -HUGE:  # one class only
+        intercept = highest
+    else:
+        intercept = lowest if lowest < HUGE else 0.0
+    return highest, lowest, objective, intercept
 
 
 @kernel
-def mirror_block(K: Any, block: Any, start: int) -> None:
-    """Write a block of rows of K from its diagonal on, block[r, k] = K[start + r, start + k], and its mirror image."""
-    height, width = block.shape
-    for r in range(height):
-        K[start + r, start:] = block[r]
-    for column in range(0, width, 16):  # tiles: the mirror image is written 16 columns at a time
-        for k in range(column, min(column + 16, width)):
-            below = K[start + k]
-            for r in range(height):
-                below[start + r] = block[r, k]
+def duality_gap(exact: Any, beta: Any, lower: Any, upper: Any, intercept: float) -> float:
+    """Return the primal minus the dual objective.
+
+    As p_i − s_i f(x_i) = s_i (F_i − b), the gap is the sum of C_i ξ_i − a_i s_i (F_i − b) ≥ 0 over the rows.
+    """
+    gap = 0.0
+    for k in range(beta.size):
+        residual = exact[k] - intercept
+        gap += max(lower[k] * residual, upper[k] * residual) - beta[k] * residual
+    return gap

@@ -1,17 +1,19 @@
-"""Sequential minimal optimisation (SMO) for support vector machines with a per-row box and a per-row linear term.
+"""Sequential minimal optimisation (SMO) for support vector machines, with a box and a linear term per row.
 
 Solves
 
     minimise over a    ½ aᵀQa − pᵀa      with Q_ij = s_i s_j K_ij,
     subject to         0 ≤ a_i ≤ C_i,    Σ s_i a_i = 0,
 
-for signs s ∈ {−1, +1}; then f(x) = Σ a_i s_i K(x_i, x) + b. With p = 1 this is the C-SVM, class and sample weights
-change the box C_i, the soft-label SVM (Gönen, Tanuğur and Alpaydın 2008, eq. 6) changes both. The primal is
+for signs s ∈ {−1, +1}; then f(x) = Σ a_i s_i K(x_i, x) + b. With p = 1 this is the C-SVM, class and sample
+weights change the box C_i, the soft-label SVM (Gönen, Tanuğur and Alpaydın 2008, eq. 6) changes both. The
+primal is
 
     ½|w|² + Σ C_i ξ_i,    ξ_i = max(0, p_i − s_i f(x_i)).
 
-Working sets are chosen by second-order information (Fan, Chen and Lin 2005), the stopping rule is LIBSVM's: the largest
-violating pair is below ``tol``. The loops are in `polymargin.solvers._smo_kernels`, many problems on one training set in
+Working sets are chosen by second-order information (Fan, Chen and Lin 2005). The stopping rule is LIBSVM's:
+the largest violating pair is below ``tol``. The loops are in `polymargin.solvers._smo_kernels`, the Gram
+rows come from `polymargin.solvers.smo_gram`, many problems on one training set are in
 `polymargin.solvers.smo_dichotomies`.
 """
 
@@ -26,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymargin.solvers import _smo_kernels as kernels
-from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram, RowPool
+from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram, RowPool, restrict
 
 __all__ = ["DenseGram", "LazyGram", "Solution", "Status", "solve", "solve_path"]
 
@@ -36,6 +38,8 @@ Array = NDArray[np.float64]
 DEFAULT_BUDGET = 1 << 30
 #: Relative to the largest K_ii, the least curvature of a step: float64 as in LIBSVM, float32 at its rounding.
 _TAU = {4: 2.5e-7, 8: 1e-12}
+#: Rounds of steps without progress before giving up; float32 gives up soon, for float64 to take over.
+_PATIENCE = {4: 2, 8: 10}
 
 
 class Status(Enum):
@@ -116,8 +120,8 @@ def solve(
     Parameters
     ----------
     gram : array of shape (n, n), DenseGram or LazyGram
-        Symmetric positive semidefinite. With float32 the steps are taken in float32, the result is checked and if
-        need be corrected in float64.
+        Symmetric positive semidefinite. With float32 the steps are taken in float32, the result is checked
+        and, if need be, corrected in float64.
     signs : array of shape (n,)
         −1 or +1.
     upper : float or array of shape (n,)
@@ -145,8 +149,8 @@ def solve(
     >>> solution.alpha, solution.intercept, solution.is_optimal(1e-6)
     (array([0. , 0.5, 0.5, 0. ]), 0.0, True)
     """
-    scales, solver = [1.0], _Solver(_as_source(gram), None, signs, upper, linear, RowPool(budget))
-    return solver.path(scales, tol, max_iter, alpha0)[0]
+    solver = _Solver(_as_source(gram), None, signs, upper, linear, RowPool(budget))
+    return solver.path([1.0], tol, max_iter, alpha0)[0]
 
 
 def solve_path(
@@ -160,9 +164,9 @@ def solve_path(
     max_iter: int = -1,
     budget: int = DEFAULT_BUDGET,
 ) -> list[Solution]:
-    """Solve the same problem in the boxes ``scale * upper``, each from the solution before; best in ascending order.
+    """Solve the same problem in the boxes ``scale * upper``, each from the solution before.
 
-    The parameters are those of `solve`.
+    It is fastest for ascending scales. The parameters are those of `solve`.
 
     Examples
     --------
@@ -172,7 +176,7 @@ def solve_path(
     [0.5, 1.0]
     """
     solver = _Solver(_as_source(gram), None, signs, upper, linear, RowPool(budget))
-    return solver.path(scales, tol, max_iter, None)
+    return solver.path(scales, tol, max_iter)
 
 
 class _Solver:
@@ -187,22 +191,30 @@ class _Solver:
         linear: ArrayLike | None,
         pool: RowPool,
     ) -> None:
+        self.source, self.pool = source, pool
+        self.index = None if index is None else np.ascontiguousarray(index, dtype=np.intp)
+        n = source.n_rows if self.index is None else self.index.size
         self.signs = np.ascontiguousarray(signs, dtype=np.float64)
-        n = source.n_rows if index is None else index.size
         self.C = np.broadcast_to(np.asarray(upper, dtype=np.float64), (n,))
         if self.signs.shape != (n,) or not (np.abs(self.signs) == 1.0).all():
             raise ValueError(f"signs must be {n} values −1 or +1")
         if not (self.C >= 0.0).all() or not np.isfinite(self.C).all():
             raise ValueError("upper must be finite and not negative")
         p = np.ones(n) if linear is None else np.asarray(linear, dtype=np.float64)
+        if p.shape != (n,) or not np.isfinite(p).all():
+            raise ValueError(f"linear must be {n} finite values")
         self.linear = self.signs * p
-        self.source, self.index, self.pool = source, index, pool
+        self.edge = self.signs * self.C  # the bound of β other than zero
         self.beta = np.zeros(n)
         self.exact = self.linear.copy()
         self.dtype = source.dtype
 
-    def path(self, scales: Sequence[float], tol: float, max_iter: int, alpha0: ArrayLike | None) -> list[Solution]:
+    def path(
+        self, scales: Sequence[float], tol: float, max_iter: int, alpha0: ArrayLike | None = None
+    ) -> list[Solution]:
         """Return the solutions for the boxes ``scale * C``."""
+        if not all(scale > 0.0 for scale in scales):
+            raise ValueError("scales must be positive")
         self._allocate(self.source.dtype)
         self._set_box(scales[0])
         if alpha0 is not None:
@@ -211,10 +223,11 @@ class _Solver:
         for k, scale in enumerate(scales):
             if k > 0:
                 self._move_to_box(scales[k - 1], scale)
+            if self._gradient_rounding() > tol:
+                self._promote()
             status, n_iter = self._minimise(tol, max_iter)
-            if status is Status.NO_PROGRESS and self.dtype == np.float32:
-                self._allocate(np.float64)
-                self._refresh()
+            if self.dtype == np.float32 and (status is Status.NO_PROGRESS or self._gradient_rounding() > tol):
+                self._promote()
                 status, more = self._minimise(tol, max_iter if max_iter < 0 else max_iter - n_iter)
                 n_iter += more
             solutions.append(self._certify(status, n_iter))
@@ -224,99 +237,134 @@ class _Solver:
         """Get rows and working arrays in the given precision."""
         self.dtype = np.dtype(dtype)
         self.rows, self.cache = self.pool.lend(self.source, self.index, dtype)
-        self.gradient, self.up_mask, self.down_mask = np.empty((3, self.beta.size), dtype=dtype)
+        self.work = np.empty((3, self.beta.size), dtype=dtype)  # gradient and masks
         scale = float(np.max(self.rows.diagonal, initial=0.0)) or 1.0
         self.tau = self.dtype.type(_TAU[self.dtype.itemsize] * scale)
 
     def _set_box(self, scale: float) -> None:
         """Set the bounds of β = s a."""
-        self.lower = np.where(self.signs > 0, 0.0, -scale * self.C)
-        self.upper = np.where(self.signs > 0, scale * self.C, 0.0)
+        self.upper = scale * np.maximum(self.edge, 0.0)
+        self.lower = scale * np.minimum(self.edge, 0.0)
 
     def _start(self, alpha: Array) -> None:
         """Start from alpha, made feasible."""
         beta = np.clip(self.signs * alpha, self.lower, self.upper)
         up, down = beta[beta > 0].sum(), -beta[beta < 0].sum()
-        if up > down:
+        # Rounding is left alone: to repair it would lift coefficients off their bounds.
+        if up - down > 1e-12 * up:
             beta[beta > 0] *= down / up
-        elif down > up:
+        elif down - up > 1e-12 * down:
             beta[beta < 0] *= up / down
         self.beta[:] = beta
         self._refresh()
 
     def _move_to_box(self, old: float, new: float) -> None:
-        """Scale β into the new box by the factor that is best for the objective; F follows without kernel work."""
-        ratio = new / old
-        image = self.linear - self.exact  # Kβ
-        curvature = self.beta @ image
-        best = (self.linear @ self.beta) / curvature if curvature > 0 else 1.0
-        at_lower, at_upper = self.beta == self.lower, self.beta == self.upper
+        """Carry β over into the new box; F follows without kernel work.
+
+        While most of the mass sits at the bound, the next solution is close to the scaled one; later, when
+        most of it is free, close to the same one.
+        """
+        bounded = np.flatnonzero((self.beta != 0.0) & ((self.beta == self.lower) | (self.beta == self.upper)))
+        mass, bounded_mass = np.abs(self.beta).sum(), np.abs(self.beta[bounded]).sum()
+        factor = new / old if new < old or bounded_mass > 0.8 * mass else 1.0
         self._set_box(new)
-        factor = min(best, ratio)
-        self.beta *= factor
-        if factor == ratio:
-            self.beta[at_lower], self.beta[at_upper] = self.lower[at_lower], self.upper[at_upper]
-        np.clip(self.beta, self.lower, self.upper, out=self.beta)
-        self.exact -= (factor - 1.0) * image
+        if factor != 1.0:
+            self.beta *= factor
+            self.beta[bounded] = new * self.edge[bounded]
+            np.clip(self.beta, self.lower, self.upper, out=self.beta)  # a rounding error at most
+            self.exact -= (factor - 1.0) * (self.linear - self.exact)  # Kβ = c − F
 
     def _refresh(self) -> None:
         """Recompute F = c − Kβ in float64."""
         kernels.exact_gradient(self.exact, self.linear, self.beta, self.rows, self.cache)
 
-    def _objective(self) -> float:
-        """Return ½βᵀKβ − cᵀβ from the exact gradient."""
-        return float(-0.5 * (self.beta @ (self.linear + self.exact)))
+    def _gradient_rounding(self) -> float:
+        """Return the typical error of F = c − Kβ that comes from rounded kernel values."""
+        return float(self.source.rounding * np.linalg.norm(self.beta)) if self.dtype == np.float32 else 0.0
+
+    def _promote(self) -> None:
+        """Go on in float64."""
+        self._allocate(np.float64)
+        self._refresh()
+
+    def _summarise(self) -> tuple[float, float, float, float]:
+        """Return max F, min F, the objective and the intercept, all from the exact F."""
+        return kernels.summarise(self.exact, self.linear, self.beta, self.lower, self.upper)
 
     def _minimise(self, tol: float, max_iter: int) -> tuple[Status, int]:
-        """Alternate SMO steps on a rounded gradient with a refresh in float64, until the exact one is below tol."""
-        period = 10_000 + 10 * self.beta.size
-        n_iter = 0
-        violation, objective = np.inf, self._objective()
-        inner_tol = tol
+        """Alternate SMO steps on a rounded F with a refresh in float64, until the exact F satisfies tol."""
+        patience = _PATIENCE[self.dtype.itemsize]
+        n_iter = idle = 0
+        best_violation, best_objective = np.inf, self._summarise()[2]
+        inner_tol, limit = tol, self.beta.size + 1000
+        active = None
         while True:
-            limit = period if max_iter < 0 else min(period, max_iter - n_iter)
-            self.gradient[:] = self.exact
-            steps = kernels.descend(
-                self.gradient, self.beta, self.lower, self.upper, self.up_mask, self.down_mask, self.tau,
-                self.rows, self.cache, inner_tol, limit,
-            )  # fmt: skip
+            if max_iter >= 0:
+                limit = min(limit, max_iter - n_iter)
+            steps = self._descend(active, inner_tol, limit)
             n_iter += steps
             if steps > 0:
                 self._refresh()
-            last_violation, last_objective = violation, objective
-            highest, lowest = kernels.extremes(self.exact, self.beta, self.lower, self.upper)
-            violation, objective = highest - lowest, self._objective()
+            highest, lowest, objective, _ = self._summarise()
+            violation = highest - lowest
             if violation < tol:
                 return Status.CONVERGED, n_iter
             if max_iter >= 0 and n_iter >= max_iter:
                 return Status.ITERATION_LIMIT, n_iter
-            better = last_objective - objective > 1e-13 * abs(objective)
-            if not better and violation > 0.9 * last_violation:
+            noise = 1e-14 * abs(self.linear @ self.beta)
+            progress = objective < best_objective - noise or violation < 0.9 * best_violation
+            idle = 0 if progress else idle + 1
+            if idle >= patience:
                 return Status.NO_PROGRESS, n_iter
-            inner_tol = 0.5 * tol if steps < limit else tol
+            best_violation, best_objective = min(violation, best_violation), min(objective, best_objective)
+            if steps < limit and violation < 2.0 * tol:  # below tol, but only as the rounded gradient sees it
+                inner_tol *= 0.5
+            active = self._active_rows(highest, lowest)
+            limit = 10_000 + 10 * self.beta.size
+
+    def _active_rows(self, highest: float, lowest: float) -> NDArray[np.intp] | None:
+        """Return the rows that may still move, or None if shrinking the problem to them would not pay.
+
+        A row at its bound stays there for now if F pushes it against the bound harder than any pair's F can
+        pull.
+        """
+        stuck = ((self.beta == self.upper) & (self.exact > highest)) | (
+            (self.beta == self.lower) & (self.exact < lowest)
+        )
+        active = np.flatnonzero(~stuck)
+        return active if active.size < 0.5 * self.beta.size else None
+
+    def _descend(self, active: NDArray[np.intp] | None, tol: float, limit: int) -> int:
+        """Take SMO steps on all rows, or on the active ones only; F is out of date afterwards."""
+        if active is None:
+            beta, lower, upper, exact = self.beta, self.lower, self.upper, self.exact
+            rows, cache = self.rows, self.cache
+        else:
+            beta, exact = self.beta[active], self.exact[active]
+            lower, upper = self.lower[active], self.upper[active]
+            rows, cache = restrict(self.rows, self.cache, active)
+        gradient, up_mask, down_mask = (work[: beta.size] for work in self.work)
+        gradient[:] = exact
+        steps = kernels.descend(
+            gradient, beta, lower, upper, up_mask, down_mask, self.tau, rows, cache, tol, limit
+        )
+        if active is not None:
+            self.beta[active] = beta
+        return int(steps)
 
     def _certify(self, status: Status, n_iter: int) -> Solution:
         """Return the solution with its intercept, objective and duality gap."""
-        highest, lowest = kernels.extremes(self.exact, self.beta, self.lower, self.upper)
-        free = (self.beta > self.lower) & (self.beta < self.upper)
-        if free.any():
-            intercept = float(self.exact[free].mean())
-        elif highest > -kernels.HUGE and lowest < kernels.HUGE:
-            intercept = 0.5 * (highest + lowest)
-        else:  # one class only
-            intercept = highest if highest > -kernels.HUGE else lowest if lowest < kernels.HUGE else 0.0
-        # As p_i − s_i f(x_i) = s_i (F_i − b), row by row C_i ξ_i − a_i s_i (F_i − b) ≥ 0 sums up to the gap.
-        residual = self.exact - intercept
-        slack = np.maximum(self.lower * residual, self.upper * residual)
+        highest, lowest, objective, intercept = self._summarise()
+        gap = kernels.duality_gap(self.exact, self.beta, self.lower, self.upper, intercept)
         return Solution(
             alpha=np.abs(self.beta),
             signs=self.signs,
             intercept=intercept,
             status=status,
             n_iter=n_iter,
-            objective=self._objective(),
+            objective=objective,
             kkt_violation=max(0.0, highest - lowest),
-            duality_gap=float((slack - self.beta * residual).sum()),
+            duality_gap=gap,
         )
 
 

@@ -1,21 +1,24 @@
 """Where the SMO solver takes its Gram rows from: a matrix, or features and a kernel.
 
-A source knows all N training rows; a problem uses some of them. `RowPool` joins the two for the jitted code: it lays
-out one problem's `RowSource` and a bounded `RowCache`, and reuses its memory from problem to problem.
+A source knows all N training rows; a problem uses some of them. `RowPool` joins the two for the jitted
+code: it lays out one problem's `RowSource` and a bounded `RowCache`, and reuses its memory from problem to
+problem.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
-from polymargin.solvers import _smo_kernels as kernels
-from polymargin.solvers._smo_kernels import RowCache, RowSource
+from polymargin.solvers import _smo_rows as kernels
+from polymargin.solvers._smo_rows import RowCache, RowSource
 
 Array = NDArray[Any]
 #: Scaled features, transposed, shape (d', n), and −½|x|² of their columns.
@@ -29,15 +32,17 @@ _KINDS = {
 }
 #: Taylor coefficients of 2^x.
 _EXP2 = np.array([math.log(2.0) ** k / math.factorial(k) for k in range(13)])
-#: Rows per block wherever a Gram matrix is computed block by block; fixed, so that no result depends on threads.
-_BLOCK_ROWS = 256
+#: Rows per block of a Gram matrix that is computed block by block; fixed, so that nothing depends on threads.
+BLOCK_ROWS = 256
 
 
 class GramSource(Protocol):
     """What the solver needs to know of a Gram matrix, in memory or not."""
 
     n_rows: int
+    #: Precision of the rows at first, and the error of one kernel value against the same row in float64.
     dtype: np.dtype[Any]
+    rounding: float
 
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
         """Return the row source of the problem on the rows ``index`` (None: all), in the given precision."""
@@ -64,19 +69,42 @@ class DenseGram:
             raise ValueError(f"a Gram matrix is square; this one has shape {K.shape}")
         if K.dtype not in (np.float32, np.float64):
             K = K.astype(np.float64)
-        self.K = np.ascontiguousarray(K)
+        # A read-only matrix would be another type to the compiler.
+        self.K = np.require(K, requirements=["C", "A", "W"])
         self.n_rows = K.shape[0]
         self.dtype = self.K.dtype
+        self.rounding = 0.0  # what is given is the problem
 
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
         """Return the row source of the problem on the rows ``index`` (None: all)."""
         K = self.K
         if K.dtype != dtype:
             K, index = (K if index is None else K[np.ix_(index, index)]).astype(dtype), None
-        if index is None:
-            index = np.arange(K.shape[0])
-        diagonal = np.ascontiguousarray(K.diagonal()[index])
-        return RowSource(kernels.DENSE, K, index, diagonal, diagonal, _EXP2.astype(K.dtype), 0.0, 1)
+        return _dense_rows(K, np.arange(K.shape[0]) if index is None else index)
+
+
+class SharedGram(DenseGram):
+    """A `LazyGram` computed in full for many problems; what float32 cannot solve goes back to its features.
+
+    Parameters
+    ----------
+    lazy : LazyGram
+    order : array of shape (n,)
+        The rows to compute, in an order that makes the rows of a problem consecutive as far as possible.
+    n_threads : int
+    """
+
+    def __init__(self, lazy: LazyGram, order: Array, n_threads: int = 1) -> None:
+        super().__init__(lazy.dense(order, n_threads))
+        self.lazy, self.n_rows, self.rounding = lazy, lazy.n_rows, lazy.rounding
+        self.place = np.full(lazy.n_rows, -1)
+        self.place[order] = np.arange(order.size)
+
+    def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
+        """Return the row source of the problem on the rows ``index`` (None: all)."""
+        if self.dtype != dtype:
+            return self.lazy.problem_rows(index, dtype)
+        return _dense_rows(self.K, self.place if index is None else self.place[index])
 
 
 class LazyGram:
@@ -113,16 +141,18 @@ class LazyGram:
             raise ValueError(f"rows of the kernel {kernel!r} cannot be computed lazily; choose one of "
                              f"{', '.join(_KINDS)}, or pass DenseGram(K)")  # fmt: skip
         if kernel == "poly" and (degree != int(degree) or degree < 1):
-            raise ValueError(f"a lazy polynomial kernel needs a whole degree, not {degree}; pass DenseGram(K)")
+            raise ValueError(f"lazy polynomial rows need a whole degree, not {degree}; pass DenseGram(K)")
         self.kind = _KINDS[kernel]
         self.kernel, self.gamma, self.coef0, self.degree = kernel, float(gamma), float(coef0), int(degree)
         X = np.asarray(X, dtype=np.float64)
         # Distances do not see a shift, float32 does.
         self.centre = X.mean(axis=0) if kernel in ("rbf", "laplacian") else np.zeros(X.shape[1])
-        self.n_rows = X.shape[0]
+        self.n_rows, self.n_features = X.shape
         self.dtype = np.dtype(dtype)
         self._X = X
         self._table, self._half_norms = self._features(X, self.dtype)
+        largest = max(1.0, float(-self._half_norms.min(initial=0.0)))
+        self.rounding = float(np.finfo(np.float32).eps) * largest if self.dtype == np.float32 else 0.0
 
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
         """Return the row source of the problem on the rows ``index`` (None: all), with its own copy of X."""
@@ -132,10 +162,12 @@ class LazyGram:
             table, half_norms = self._table, self._half_norms
         else:
             table, half_norms = np.take(self._table, index, axis=1), self._half_norms[index]
-        nothing = np.empty(0, dtype=np.intp)
         diagonal = self._diagonal(table)
-        return RowSource(self.kind, table, nothing, half_norms, diagonal, _EXP2.astype(dtype), self.coef0,
-                         self.degree)  # fmt: skip
+        nothing, no_runs = np.empty(0, dtype=np.intp), np.empty((0, 3), dtype=np.intp)
+        series = _EXP2.astype(dtype)
+        return RowSource(
+            self.kind, table, nothing, no_runs, half_norms, diagonal, series, self.coef0, self.degree
+        )
 
     def features(self, X: Array) -> Features:
         """Return new rows in the form that `between` takes."""
@@ -151,29 +183,29 @@ class LazyGram:
         self._write_block(block, left, right)
         return block
 
-    def dense(self, n_threads: int = 1) -> Array:
-        """Return the whole Gram matrix, shape (N, N), computed in blocks of rows by ``n_threads`` threads."""
-        K = np.empty((self.n_rows, self.n_rows), dtype=self.dtype)
-        table, half_norms, diagonal = self._table, self._half_norms, self._diagonal(self._table)
+    def dense(self, order: Array | None = None, n_threads: int = 1) -> Array:
+        """Return the Gram matrix of all rows, or of the rows in ``order``."""
+        table, half_norms = (self._table, self._half_norms) if order is None else self.panel(order)
+        diagonal, n = self._diagonal(table), table.shape[1]
+        K = np.empty((n, n), dtype=self.dtype)
 
         def write_rows(start: int) -> None:
             """Compute the rows of one block right of the diagonal and mirror them below it."""
-            rows = slice(start, min(start + _BLOCK_ROWS, self.n_rows))
-            block = np.empty((rows.stop - start, self.n_rows - start), dtype=self.dtype)
+            rows = slice(start, min(start + BLOCK_ROWS, n))
+            block = np.empty((rows.stop - start, n - start), dtype=self.dtype)
             left, right = (table[:, rows], half_norms[rows]), (table[:, start:], half_norms[start:])
             self._write_block(block, left, right)
             np.fill_diagonal(block, diagonal[rows])
             kernels.mirror_block(K, block, start)
 
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(write_rows, range(0, self.n_rows, _BLOCK_ROWS)))
+        in_blocks(write_rows, n, n_threads)
         return K
 
     def _features(self, X: Array, dtype: DTypeLike) -> Features:
         """Return X centred, scaled and transposed, shape (d', m), and −½|x|² of its columns.
 
-        The scale absorbs gamma and, where an exponential follows, the change of base: with x' = x √(2γ log₂e),
-        exp(-γ|x − z|²) = 2^(x'·z' − ½|x'|² − ½|z'|²). d' is d rounded up to a multiple of four.
+        The scale absorbs gamma and, where an exponential follows, the change of base: with x' = x √(2γ
+        log₂e), exp(-γ|x − z|²) = 2^(x'·z' − ½|x'|² − ½|z'|²). d' is d rounded up to a multiple of four.
         """
         log2e = 1.0 / math.log(2.0)
         scale = {
@@ -211,7 +243,8 @@ class RowPool:
     Parameters
     ----------
     budget : int
-        Bytes for the cached rows. A problem gets as many slots as fit, two at least.
+        Bytes for cached rows: half of them for a problem, half for what `restrict` makes of it. A problem
+        gets as many slots as fit, two at least.
     """
 
     def __init__(self, budget: int) -> None:
@@ -222,7 +255,7 @@ class RowPool:
     def lend(self, source: GramSource, index: Array | None, dtype: DTypeLike) -> tuple[RowSource, RowCache]:
         """Return the row source and the cache for one problem; the previous problem's are then void.
 
-        Two problems on the same rows, one after the other, share what is cached: one-vs-all computes no row twice.
+        Two problems on the same rows, one after the other, share what is cached.
         """
         dtype = np.dtype(dtype)
         if self._lent is not None:
@@ -231,10 +264,8 @@ class RowPool:
                 return rows, cache
         rows = source.problem_rows(index, dtype)
         n = rows.diagonal.size
-        if rows.kind == kernels.DENSE and (index is None or rows.table.shape[0] == n and _is_identity(rows.index)):
-            cache = self._whole(rows)
-        else:
-            cache = self._empty(n, dtype)
+        is_whole = rows.kind == kernels.DENSE and np.array_equal(rows.index, np.arange(rows.table.shape[0]))
+        cache = self._whole(rows) if is_whole else self._empty(n, dtype)
         self._lent = (source, index, dtype, rows, cache)
         return rows, cache
 
@@ -243,19 +274,61 @@ class RowPool:
         n = rows.diagonal.size
         everyone = np.arange(n)
         return RowCache(rows.table, everyone, everyone.copy(), np.zeros(n, dtype=np.int64),
-                        np.array([n, 0, 0]), np.empty(0, dtype=f"i{rows.table.itemsize}"))  # fmt: skip
+                        np.array([n, 0]), np.empty(0, dtype=f"i{rows.table.itemsize}"))  # fmt: skip
 
     def _empty(self, n: int, dtype: np.dtype[Any]) -> RowCache:
         """Return an empty cache for rows of length n."""
-        slots = int(min(n, max(2, self.budget // max(1, n * dtype.itemsize))))
+        slots = int(min(n, max(2, self.budget // max(1, 2 * n * dtype.itemsize))))
         n_bytes = slots * n * dtype.itemsize
         if self._buffer.size < n_bytes:
             self._buffer = np.empty(n_bytes, dtype=np.uint8)
         table = self._buffer[:n_bytes].view(dtype).reshape(slots, n)
-        return RowCache(table, np.full(n, -1), np.empty(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64),
-                        np.zeros(3, dtype=np.int64), np.empty(n, dtype=f"i{dtype.itemsize}"))  # fmt: skip
+        owner, stamp, tally = (np.zeros(size, dtype=np.int64) for size in (slots, slots, 2))
+        return RowCache(table, np.full(n, -1), owner, stamp, tally, np.empty(n, dtype=f"i{dtype.itemsize}"))
 
 
-def _is_identity(index: Array) -> bool:
-    """Tell whether ``index`` is 0, 1, 2, …"""
-    return bool((index == np.arange(index.size)).all())
+def restrict(rows: RowSource, cache: RowCache, active: Array) -> tuple[RowSource, RowCache]:
+    """Return source and cache for the problem on some of its rows, with all that ``cache`` has of them."""
+    if rows.kind == kernels.DENSE:
+        index = rows.index[active]
+        fewer = rows._replace(index=index, runs=_runs(index))
+    else:
+        fewer = rows._replace(table=np.take(rows.table, active, axis=1))
+    fewer = fewer._replace(half_norms=rows.half_norms[active], diagonal=rows.diagonal[active])
+    n = active.size
+    capacity = min(n, max(2, cache.rows.size // n))
+    slots = cache.slot_of[active]
+    owner = np.flatnonzero(slots >= 0)[:capacity]
+    known = owner.size
+    table = np.empty((capacity, n), dtype=cache.rows.dtype)
+    table[:known] = cache.rows[np.ix_(slots[owner], active)]
+    slot_of = np.full(n, -1)
+    slot_of[owner] = np.arange(known)
+    stamp, tally = np.zeros(capacity, dtype=np.int64), np.array([known, 0])
+    return fewer, RowCache(table, slot_of, np.resize(owner, capacity), stamp, tally, cache.bits)
+
+
+def in_blocks(task: Callable[[int], None], n_rows: int, n_threads: int) -> None:
+    """Call ``task(start)`` for every block of `BLOCK_ROWS` rows, in threads with one BLAS thread each."""
+    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(n_threads) as threads:
+        list(threads.map(task, range(0, n_rows, BLOCK_ROWS)))
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """Return the controller of BLAS threads; to look for it takes longer than many a prediction."""
+    return ThreadpoolController()
+
+
+def _dense_rows(K: Array, index: Array) -> RowSource:
+    """Return the row source of the problem on the rows ``index`` of a Gram matrix."""
+    diagonal = np.ascontiguousarray(K.diagonal()[index])
+    series = _EXP2.astype(K.dtype)
+    return RowSource(kernels.DENSE, K, index, _runs(index), diagonal, diagonal, series, 0.0, 1)
+
+
+def _runs(index: Array) -> Array:
+    """Return the runs of consecutive numbers in ``index``: where they begin, with which number, how many."""
+    begin = np.flatnonzero(np.diff(index, prepend=-2) != 1)
+    length = np.diff(begin, append=index.size)
+    return np.column_stack([begin, index[begin], length])

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin.datasets import Dataset, load_for
 from polymargin.reproduction import (
     Experiment,
     Figure,
@@ -24,7 +25,7 @@ from polymargin.reproduction import (
     standardise,
 )
 
-__all__ = ["CodingTable"]
+__all__ = ["CodingTable", "load_once"]
 
 _PACKAGE = "polymargin.papers.vangestel2002"
 
@@ -67,7 +68,8 @@ class CodingTable(Experiment):
     def run(self, job: Key) -> list[Row]:
         """Split, standardise, fit, score."""
         size = self.protocol["datasets"][job["dataset"]]
-        X, y = _load(job["dataset"])
+        data = load_once(job["dataset"])
+        X, y = np.asarray(data.X, dtype=float), data.y
         if len(y) != size["n_train"] + size["n_test"]:
             raise ReproductionError(
                 f"{job['dataset']} has {len(y)} rows, Table I has {size['n_train'] + size['n_test']}"
@@ -83,6 +85,7 @@ class CodingTable(Experiment):
             kernel=job["kernel"],
             codings=self.protocol["codings"],
             decodings=self.protocol["decodings"],
+            classes=self.protocol["class_order"].get(job["dataset"], np.unique(y)),
             seed=seed,
         )
         return [
@@ -101,6 +104,7 @@ class CodingTable(Experiment):
         kernel: str,
         codings: Sequence[str],
         decodings: Sequence[str],
+        classes: Sequence[Any],
         seed: int,
     ) -> dict[tuple[str, str], float]:
         """Fit the machines of every coding once, decode with every decoder.
@@ -112,6 +116,8 @@ class CodingTable(Experiment):
         y_train, y_test : ndarray of shape (n_train,) and (n_test,)
         kernel : {"linear", "rbf"}
         codings, decodings : sequence of str
+        classes : sequence
+            The classes in the order in which the minimal coding numbers them.
         seed : int
             For what is random in the models: the ECOC codebook, the folds.
 
@@ -123,7 +129,7 @@ class CodingTable(Experiment):
 
     def paper_figures(self) -> list[Figure]:
         """Return the 160 figures of the table."""
-        return read_figures(_PACKAGE, f"table{self.table}.csv")
+        return read_figures(_PACKAGE, f"table{self.table[0]}.csv")
 
     def cost(self, job: Key) -> float:
         """Factorisations grow with the cube of the rows."""
@@ -131,9 +137,6 @@ class CodingTable(Experiment):
 
 
 @lru_cache(maxsize=16)
-def _load(dataset: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
+def load_once(dataset: str) -> Dataset:
     """Load a dataset as the paper has it, once per process."""
-    from polymargin.datasets import load_for  # not needed to list or to print tables
-
-    data = load_for("vangestel2002", dataset)
-    return np.asarray(data.X, dtype=float), np.asarray(data.y)
+    return load_for("vangestel2002", dataset)

@@ -30,6 +30,7 @@ class Table3(CodingTable):
         kernel: str,
         codings: Sequence[str],
         decodings: Sequence[str],
+        classes: Sequence[Any],
         seed: int,
     ) -> dict[tuple[str, str], float]:
         """Fit the machines of every coding once, decode with every decoder; see `CodingTable`."""

@@ -1,0 +1,154 @@
+"""Comparison: every coding with every decoder, on one split, from one set of factorisations.
+
+The machines of all the codings are trained together: dichotomies that use the same rows share Gram matrices and
+factorisations, whichever coding they belong to, and each decoder reads the outputs that are there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polymargin.codebooks import Codebook, join, resolve_codebook
+from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
+from polymargin.kernels import resolve_kernel
+from polymargin.machines import TrainingRows, fit_lssvm_bank
+from polymargin.metrics import accuracy, brier_score, log_loss
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well one coding with one decoder does on test rows.
+
+    Attributes
+    ----------
+    coding, decoding : str
+        Their names.
+    accuracy : float
+        Share of right labels.
+    log_loss, brier : float or None
+        Scores of the probabilities, where the decoder gives any.
+    """
+
+    coding: str
+    decoding: str
+    accuracy: float
+    log_loss: float | None
+    brier: float | None
+
+
+def compare_codings(
+    X_train: ArrayLike,
+    y_train: ArrayLike,
+    X_test: ArrayLike,
+    y_test: ArrayLike,
+    *,
+    codings: Sequence[str] | Mapping[str, Any] = ("one-vs-one", "one-vs-all", "minimal", "ecoc"),
+    decodings: Sequence[str] | Mapping[str, Any] = ("hamming", "loss", "bayes"),
+    kernel: Any = "rbf",
+    degree: float = 3,
+    coef0: float = 1.0,
+    shared_parameters: bool = True,
+    classes: ArrayLike | None = None,
+    random_state: Any = None,
+) -> list[Score]:
+    """Train least-squares machines for every coding, decode with every decoder, and score on test rows.
+
+    The parameters are those of `LSSVMClassifier`; C and gamma are inferred by the evidence. A decoder that cannot
+    read a coding (voting needs one-vs-one) is left out for it.
+
+    Parameters
+    ----------
+    X_train, y_train, X_test, y_test : array-like
+        The split, with features already scaled.
+    codings, decodings : sequence of str, or mapping of str to anything the estimators take
+        What is compared.
+    classes : array-like of shape (K,) or None
+        The classes in the order in which codings use them; sorted unless given.
+
+    Returns
+    -------
+    list of Score
+        In the order of codings, then decodings.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import train_test_split
+    >>> X, y = load_iris(return_X_y=True)
+    >>> X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    >>> scores = compare_codings(X_train, y_train, X_test, y_test, codings=["minimal"], decodings=["bayes"])
+    >>> [(score.coding, score.decoding, round(score.accuracy, 2)) for score in scores]
+    [('minimal', 'bayes', 0.97)]
+    """
+    y_train, y_test = np.asarray(y_train), np.asarray(y_test)
+    order = np.unique(y_train) if classes is None else np.asarray(classes)
+    train_index, test_index = _class_index(y_train, order), _class_index(y_test, order)
+    books = {
+        name: resolve_codebook(coding, order.size, random_state) for name, coding in _named(codings).items()
+    }
+    decoders = {name: resolve_decoder(decoding) for name, decoding in _named(decodings).items()}
+
+    joined, parts = join(list(books.values()), merge=not shared_parameters)
+    variances = any(decoder.needs_variances for decoder in decoders.values())
+    rows = TrainingRows(
+        resolve_kernel(kernel, degree, coef0),
+        np.asarray(X_train, dtype=np.float64),
+        train_index,
+        np.ones(train_index.size),
+    )
+    bank = fit_lssvm_bank(
+        rows,
+        joined,
+        C=None,
+        gamma=None,
+        pools=[part.columns for part in parts] if shared_parameters else None,
+        keep_factors=variances,
+    )
+    honest = bank.training_outputs(honest=True)
+    outputs = bank.outputs(np.asarray(X_test, dtype=np.float64), variances=variances)
+    scores = []
+    for (coding, book), part in zip(books.items(), parts, strict=True):
+        for decoding, decoder in decoders.items():
+            if _can_read(decoder, book):
+                fitted = resolve_decoder(decoder).fit(book, honest.part(part), train_index)
+                scores.append(_score(coding, decoding, fitted, outputs.part(part), test_index))
+    return scores
+
+
+def _score(coding: str, decoding: str, decoder: Decoder, outputs: Any, class_index: Array) -> Score:
+    predicted = decoder.scores(outputs).argmax(axis=1)
+    loss = brier = None
+    if isinstance(decoder, ProbabilisticDecoder):
+        log_proba = decoder.log_proba(outputs)
+        loss, brier = log_loss(class_index, log_proba), brier_score(class_index, np.exp(log_proba))
+    return Score(coding, decoding, accuracy(class_index, predicted), loss, brier)
+
+
+def _can_read(decoder: Decoder, codebook: Codebook) -> bool:
+    try:
+        decoder.check(codebook)
+    except ValueError:
+        return False
+    return True
+
+
+def _named(choices: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    return dict(choices) if isinstance(choices, Mapping) else {choice: choice for choice in choices}
+
+
+def _class_index(y: Array, classes: Array) -> Array:
+    """Return the position of every label in `classes`, which must hold them all."""
+    sorter = np.argsort(classes)
+    position = np.searchsorted(classes, y, sorter=sorter).clip(max=classes.size - 1)
+    index = sorter[position]
+    unknown = classes[index] != y
+    if unknown.any():
+        raise ValueError(f"label {y[unknown][0]!r} is not among the classes of the training rows")
+    return index
