@@ -47,8 +47,7 @@ def join(codebooks: Sequence[Codebook], *, merge: bool = True) -> tuple[Codebook
     if not merge:
         starts = np.cumsum([0, *(book.n_columns for book in codebooks)])
         parts = [
-            Part(np.arange(start, stop), np.ones(stop - start, dtype=int))
-            for start, stop in pairwise(starts)
+            Part(np.arange(start, stop), np.ones(stop - start, dtype=int)) for start, stop in pairwise(starts)
         ]
         return Codebook(np.concatenate([book.matrix for book in codebooks], axis=1)), parts
     index: dict[bytes, int] = {}

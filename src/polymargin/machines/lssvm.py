@@ -18,34 +18,13 @@ from numpy.typing import NDArray
 from polymargin import _memory
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
+from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs, Provenance
 from polymargin.selection import evidence
 from polymargin.solvers.centring import Centring, centre
 from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, NotPositiveDefinite, cholesky, spectral
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """What the machines are trained on.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        The kernel.
-    X : array or sparse matrix of shape (n, d)
-        The rows; the Gram matrix itself for a precomputed kernel.
-    class_index : ndarray of int, shape (n,)
-        The class of every row.
-    weights : ndarray of shape (n,)
-        Positive row weights: a row of weight two counts like two rows.
-    """
-
-    kernel: Kernel
-    X: Any
-    class_index: Array
-    weights: Array
 
 
 #: Groups of more rows than this are searched coarsely on a sample of this size.
