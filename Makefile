@@ -10,7 +10,7 @@ help:            ## list the targets
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 demo: $(VENV)/.run      ## compare codings and decoders on the wine data
-	$(BIN)/polymargin compare wine
+	$(BIN)/polymargin compare wine --report polymargin-demo.html
 
 test: $(VENV)/.dev lint ## lint, type check and test
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

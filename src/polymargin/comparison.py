@@ -1,14 +1,16 @@
-"""Comparison: every coding with every decoder, on one split, from one set of factorisations.
+"""Comparison: every coding with every decoder, on one split, from one set of machines.
 
-The machines of all the codings are trained together: dichotomies that use the same rows share Gram matrices and
-factorisations, whichever coding they belong to, and each decoder reads the outputs that are there already.
+The machines of all the codings are trained together: dichotomies that use the same rows share Gram matrices (and
+factorisations, where there are any), whichever coding they belong to, and each decoder reads the outputs that are
+there already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,8 +20,103 @@ from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
 from polymargin.kernels import resolve_kernel
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.metrics import accuracy, brier_score, log_loss
+from polymargin.outputs import Outputs
 
 Array = NDArray[Any]
+
+
+class Bank(Protocol):
+    """What a comparison needs of trained machines."""
+
+    def training_outputs(self, *, honest: bool) -> Outputs:
+        """Return what the machines say of the training rows."""
+        ...
+
+    def outputs(self, X: Any, *, variances: bool) -> Outputs:
+        """Return what the machines say of new rows."""
+        ...
+
+
+class Machines(Protocol):
+    """A way to train the machines of a codebook with parameters of their own choice."""
+
+    def __call__(
+        self, rows: TrainingRows, codebook: Codebook, *, pools: Sequence[Array] | None, variances: bool
+    ) -> Bank:
+        """Train one machine per column.
+
+        Parameters
+        ----------
+        rows : TrainingRows
+            The training rows.
+        codebook : Codebook
+            The dichotomies.
+        pools : sequence of ndarray of int, or None
+            The columns that share their parameters; None: each has its own.
+        variances : bool
+            Whether variances will be wanted.
+        """
+        ...
+
+
+def least_squares(
+    rows: TrainingRows, codebook: Codebook, *, pools: Sequence[Array] | None, variances: bool
+) -> Bank:
+    """Train least-squares machines, with C and gamma inferred by the evidence."""
+    return fit_lssvm_bank(rows, codebook, C=None, gamma=None, pools=pools, keep_factors=variances)
+
+
+@dataclass(frozen=True)
+class Hinge:
+    """Trains support vector machines, with C and gamma chosen by cross-validation on a grid.
+
+    Machines with parameters of their own are scored by their own errors, those of a pool by the labels that Hamming
+    decoding gives.
+
+    Attributes
+    ----------
+    cv : int
+        The number of folds.
+    C : sequence of float or None
+        The values to try; None for a default range.
+    gamma_factors : sequence of float or None
+        The values of gamma to try, in multiples of one over the mean squared distance of two rows.
+    max_extensions : int
+        How often a range is extended because the best value lies on its edge.
+    random_state : int or None
+        For the folds.
+    """
+
+    cv: int = 5
+    C: Sequence[float] | None = None
+    gamma_factors: Sequence[float] | None = None
+    max_extensions: int = 3
+    random_state: int | None = None
+
+    def __call__(
+        self, rows: TrainingRows, codebook: Codebook, *, pools: Sequence[Array] | None, variances: bool
+    ) -> Bank:
+        """Choose the parameters and train the machines; see `Machines`."""
+        from polymargin.machines.svm import fit_svm_bank
+        from polymargin.selection.cross_validation import cross_validate, default_C, default_gamma
+        from polymargin.selection.folds import out_of_fold
+
+        gammas = default_gamma(rows)
+        if self.gamma_factors is not None and rows.kernel.tunable:
+            gammas = rows.kernel.unit_gamma(rows.X, rows.weights) * np.unique(self.gamma_factors)
+        C, gamma = np.empty(codebook.n_columns), np.empty(codebook.n_columns)
+        for pool in [np.arange(codebook.n_columns)] if pools is None else pools:
+            chosen = cross_validate(
+                rows,
+                Codebook(codebook.matrix[:, pool]),
+                C=default_C() if self.C is None else np.unique(self.C),
+                gamma=gammas,
+                folds=out_of_fold(rows.class_index, self.cv, self.random_state),
+                decoder=None if pools is None else resolve_decoder("hamming"),
+                max_extensions=self.max_extensions,
+            )
+            C[pool], gamma[pool] = chosen.best_C, chosen.best_gamma
+        return fit_svm_bank(rows, codebook, C=C, gamma=gamma, cv=self.cv, random_state=self.random_state)
 
 
 @dataclass(frozen=True)
@@ -56,12 +153,13 @@ def compare_codings(
     coef0: float = 1.0,
     shared_parameters: bool = True,
     classes: ArrayLike | None = None,
+    machines: Machines = least_squares,
     random_state: Any = None,
 ) -> list[Score]:
-    """Train least-squares machines for every coding, decode with every decoder, and score on test rows.
+    """Train machines for every coding, decode with every decoder, and score on test rows.
 
-    The parameters are those of `LSSVMClassifier`; C and gamma are inferred by the evidence. A decoder that cannot
-    read a coding (voting needs one-vs-one) is left out for it.
+    The parameters are those of `LSSVMClassifier` and `SVMClassifier`. A decoder that cannot read a coding (voting
+    needs one-vs-one) is left out for it.
 
     Parameters
     ----------
@@ -71,6 +169,8 @@ def compare_codings(
         What is compared.
     classes : array-like of shape (K,) or None
         The classes in the order in which codings use them; sorted unless given.
+    machines : Machines
+        How machines are trained: `least_squares`, or a `Hinge`.
 
     Returns
     -------
@@ -103,21 +203,16 @@ def compare_codings(
         train_index,
         np.ones(train_index.size),
     )
-    bank = fit_lssvm_bank(
-        rows,
-        joined,
-        C=None,
-        gamma=None,
-        pools=[part.columns for part in parts] if shared_parameters else None,
-        keep_factors=variances,
-    )
-    honest = bank.training_outputs(honest=True)
+    pools = [part.columns for part in parts] if shared_parameters else None
+    bank = machines(rows, joined, pools=pools, variances=variances)
+    training_outputs = cache(lambda honest: bank.training_outputs(honest=honest))
     outputs = bank.outputs(np.asarray(X_test, dtype=np.float64), variances=variances)
     scores = []
     for (coding, book), part in zip(books.items(), parts, strict=True):
         for decoding, decoder in decoders.items():
             if _can_read(decoder, book):
-                fitted = resolve_decoder(decoder).fit(book, honest.part(part), train_index)
+                known = training_outputs(not decoder.in_sample).part(part) if decoder.learns else None
+                fitted = resolve_decoder(decoder).fit(book, known, train_index)
                 scores.append(_score(coding, decoding, fitted, outputs.part(part), test_index))
     return scores
 
@@ -150,5 +245,5 @@ def _class_index(y: Array, classes: Array) -> Array:
     index = sorter[position]
     unknown = classes[index] != y
     if unknown.any():
-        raise ValueError(f"label {y[unknown][0]!r} is not among the classes of the training rows")
+        raise ValueError(f"label {y[unknown].tolist()[0]!r} is not among the classes of the training rows")
     return index

@@ -7,14 +7,13 @@ from typing import Annotated
 import typer
 
 from polymargin._version import __version__
-from polymargin.cli import reproduce
+from polymargin.cli import compare, reproduce
 
 __all__ = ["app"]
 
 app = typer.Typer(
     help="Multiclass kernel machines whose class probabilities can be trusted.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
 )
@@ -38,4 +37,5 @@ def main(
     """Multiclass kernel machines whose class probabilities can be trusted."""
 
 
+app.command("compare")(compare.command)
 app.command("reproduce")(reproduce.command)

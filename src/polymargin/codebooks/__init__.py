@@ -6,16 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from polymargin.codebooks._base import Codebook, RowGroup
+from polymargin.codebooks.adaptive import Adaptive, adaptive_coding, grow_codebook
 from polymargin.codebooks.ecoc import ecoc
 from polymargin.codebooks.join import Part, join
 from polymargin.codebooks.standard import minimal, one_vs_all, one_vs_one
 
 __all__ = [
     "CODINGS",
+    "Adaptive",
     "Codebook",
     "Part",
     "RowGroup",
+    "adaptive_coding",
     "ecoc",
+    "grow_codebook",
     "join",
     "minimal",
     "one_vs_all",
@@ -44,10 +48,12 @@ def resolve_codebook(coding: Any, n_classes: int, random_state: Any = None) -> C
     random_state : int, RandomState instance or None
         Used by codings that search at random.
     """
+    if adaptive_coding(coding) is not None:
+        raise ValueError("adaptive coding is grown on training rows: use an estimator, or grow_codebook")
     if isinstance(coding, str):
         if coding not in CODINGS:
             raise ValueError(
-                f"unknown coding {coding!r}; choose one of {', '.join(CODINGS)}, or give a codebook"
+                f"unknown coding {coding!r}; choose one of {', '.join(CODINGS)}, adaptive, or give a codebook"
             )
         return CODINGS[coding](n_classes, random_state)
     book = coding if isinstance(coding, Codebook) else Codebook(coding)

@@ -15,15 +15,16 @@ Dataset('wine': 178 rows, 13 features, 3 classes)
 array([1., 1., 1., 1., 1.])
 """
 
+from polymargin.datasets._csv import read_csv
 from polymargin.datasets._dataset import Dataset, DatasetNotFound, Split
 from polymargin.datasets._load import load, names
 from polymargin.datasets._prepare import (
     drop_constant_columns,
     drop_incomplete_rows,
-    first_rows,
     load_for,
     one_hot,
     paper_names,
+    preprocessor,
     training_imputer,
 )
 from polymargin.datasets.generators import (
@@ -45,7 +46,6 @@ __all__ = [
     "Split",
     "drop_constant_columns",
     "drop_incomplete_rows",
-    "first_rows",
     "generators",
     "load",
     "load_for",
@@ -59,5 +59,7 @@ __all__ = [
     "names",
     "one_hot",
     "paper_names",
+    "preprocessor",
+    "read_csv",
     "training_imputer",
 ]

@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from polymargin.datasets._dataset import Dataset
 from polymargin.datasets._load import load
@@ -41,13 +44,27 @@ def training_imputer() -> SimpleImputer:
     return SimpleImputer(strategy="mean", keep_empty_features=True)
 
 
-def first_rows(dataset: Dataset, n_rows: int) -> Dataset:
-    """Keep the first `n_rows` rows, for draws from a generator whose order means nothing.
+def preprocessor(dataset: Dataset) -> ColumnTransformer:
+    """Return a transformer that makes the dataset's features fit for a kernel, to be fitted on training rows.
 
-    >>> first_rows(load("wine"), 100)
-    Dataset('wine': 100 rows, 13 features, 2 classes)
+    Numeric columns: missing values to the mean, then standardised. Nominal columns: one indicator per value; a
+    missing or unseen value has none.
+
+    Examples
+    --------
+    >>> wine = load("wine")
+    >>> preprocessor(wine).fit_transform(wine.X).std().round(2)
+    np.float64(1.0)
     """
-    return dataset.take(np.arange(n_rows), note=f"first {n_rows} rows")
+    nominal = [j for j, name in enumerate(dataset.feature_names) if name in dataset.nominal]
+    numeric = [j for j, name in enumerate(dataset.feature_names) if name not in dataset.nominal]
+    indicators = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    return ColumnTransformer(
+        [
+            ("numeric", make_pipeline(training_imputer(), StandardScaler()), numeric),
+            ("nominal", indicators, nominal),
+        ]
+    )
 
 
 def drop_incomplete_rows(dataset: Dataset) -> Dataset:
@@ -160,13 +177,14 @@ def _same(*names: str) -> dict[str, _Recipe]:
 
 
 _PAPERS: Mapping[str, Mapping[str, _Recipe]] = {
-    # Table I; its `led` is 600 draws of the generator: the first 600 of the 3200 at hand.
+    # Table I; its `led` is 600 draws of the generator. Here are 3200: an experiment takes 600 of them, anew each time,
+    # because accuracies differ by many points from one draw of 600 to the next.
     "vangestel2002": {
         "bal": _Recipe("balance"),
         "der": _Recipe("dermatology"),
         "gla": _Recipe("glass"),
         "iri": _Recipe("iris"),
-        "led": _Recipe("led7_3200", lambda dataset: first_rows(dataset, 600)),
+        "led": _Recipe("led7_3200"),
         "nth": _Recipe("new_thyroid"),
         "ssd": _Recipe("soybean_small", drop_constant_columns),
         "veh": _Recipe("vehicle"),
@@ -239,7 +257,7 @@ def load_for(paper: str, name: str, *, download_if_missing: bool = True) -> Data
     >>> load_for("vangestel2002", "win")
     Dataset('win': 178 rows, 13 features, 3 classes)
     >>> load_for("vangestel2002", "led").X.shape
-    (600, 7)
+    (3200, 7)
     """
     if name not in paper_names(paper):
         close = get_close_matches(name, paper_names(paper), n=3) or paper_names(paper)

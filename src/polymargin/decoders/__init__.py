@@ -15,6 +15,8 @@ from polymargin.decoders.bayes import Bayes
 from polymargin.decoders.dag import Dag
 from polymargin.decoders.hamming import Hamming
 from polymargin.decoders.loss import Loss
+from polymargin.decoders.mixture import Mixture
+from polymargin.decoders.stack import Stack
 from polymargin.decoders.votes import Votes
 
 __all__ = [
@@ -25,7 +27,9 @@ __all__ = [
     "Decoder",
     "Hamming",
     "Loss",
+    "Mixture",
     "ProbabilisticDecoder",
+    "Stack",
     "Votes",
     "resolve_decoder",
 ]
@@ -36,6 +40,7 @@ DECODERS: dict[str, type[Decoder]] = {
     "loss": Loss,
     "bayes": Bayes,
     "argmax": Argmax,
+    "mixture": Mixture,
     "votes": Votes,
     "dag": Dag,
 }

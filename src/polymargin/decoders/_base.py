@@ -90,8 +90,7 @@ def tie_break(codebook: Codebook, margins: Array, size: float) -> Array:
     """
     agreement = margins @ codebook.matrix.T.astype(np.float64)
     largest = np.abs(agreement).max(axis=1, keepdims=True)
-    scale = np.divide(0.99 * size, largest, out=np.zeros_like(largest), where=largest > 0)
-    return scale * agreement
+    return 0.99 * size * np.divide(agreement, largest, out=np.zeros_like(agreement), where=largest > 0)
 
 
 def check_pairwise(codebook: Codebook, name: str) -> None:

@@ -91,12 +91,15 @@ class Bayes(ProbabilisticDecoder):
             known = matrix[:, column] != 0
             signs = matrix[known, column].astype(np.float64)
             z, v = outputs.margins[:, [column]], variances[:, [column]]
-            # log N(1 - yz; 0, v) without what is the same for y = ±1: -(1 - yz)²/2v = yz/v + const.
-            density = signs * z / v
+            # log N(1 - yz; 0, v) without what is the same for y = ±1: -(1 - yz)²/2v = yz/v + const. The side that z
+            # speaks for gets 0, so that nothing is rounded away however sure the machine is.
+            density = (signs * z - np.abs(z)) / v
             before = log_p[:, known] if self.update == "sequential" else self.log_priors_[known]
             mass = logsumexp(before, axis=-1, keepdims=True)
             evidence = logsumexp(before + density, axis=-1, keepdims=True)
             log_p[:, known] += density + (mass - evidence)
+        # In two steps, so that the sum is one even where all are too small for log-sum-exp to see the difference.
+        log_p -= log_p.max(axis=1, keepdims=True)
         log_p -= logsumexp(log_p, axis=1, keepdims=True)
         # No probability is so small that its logarithm could not be taken again.
         return np.maximum(log_p, np.log(np.finfo(np.float64).tiny))

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from polymargin.codebooks import Codebook, resolve_codebook
-from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
+from polymargin.codebooks import Codebook, adaptive_coding, grow_codebook, one_vs_one, resolve_codebook
+from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
 from polymargin.kernels import Kernel, resolve_kernel
+from polymargin.kernels._base import weighted_moments
 from polymargin.machines import TrainingRows
 from polymargin.outputs import Outputs
 
@@ -50,6 +51,7 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
     codebook_: Codebook
     decoder_: Decoder
     support_: Array
+    _trained_rows: Array
 
     @abstractmethod
     def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> None:
@@ -81,8 +83,8 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         data = self._training_rows(X, y, sample_weight)
-        codebook = resolve_codebook(self.coding, self.classes_.size, self.random_state)
         decoder = resolve_decoder(self.decoding)
+        codebook = self._resolved_codebook(data)
         decoder.check(codebook)
         self._fit_machines(data, codebook, decoder)
         outputs = self._training_outputs(honest=not decoder.in_sample) if decoder.learns else None
@@ -109,7 +111,12 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the classes' scores, shape (n_samples, K); for two classes the difference, shape (n_samples,)."""
         check_is_fitted(self)
-        scores = self.decoder_.scores(self._new_outputs(X))
+        outputs = self._new_outputs(X)
+        fixed = not (self.decoder_.probabilistic or self.decoder_.learns)
+        if self.codebook_.matrix.shape == (2, 1) and fixed:
+            # The one machine decides, and its margin ranks rows, which the number of its votes does not.
+            return outputs.margins[:, 0] * self.codebook_.matrix[1, 0]
+        scores = self.decoder_.scores(outputs)
         return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
 
     @available_if(_decoder_is_probabilistic)
@@ -133,8 +140,11 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         return self._outputs(self._new_rows(X), variances=self.decoder_.needs_variances)
 
     def _new_rows(self, X: ArrayLike) -> Any:
-        rows = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return rows[:, self.support_] if self._kernel.precomputed else rows
+        precomputed = self._kernel.precomputed
+        rows = validate_data(
+            self, X, accept_sparse=False if precomputed else "csr", dtype=np.float64, reset=False
+        )
+        return rows[:, self._trained_rows] if precomputed else rows
 
     @property
     def _kernel(self) -> Kernel:
@@ -142,9 +152,10 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
         """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
         kernel = self._kernel
+        accepted = False if kernel.precomputed else "csr"
+        X, y = validate_data(self, X, y, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(y)
         if kernel.precomputed and X.shape[0] != X.shape[1]:
             raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -152,20 +163,54 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("all sample weights are zero; at least two rows of different classes must count")
         self.classes_, class_index = np.unique(y, return_inverse=True)
         if self.classes_.size < 2:
-            raise ValueError(f"y holds only one class, {self.classes_[0]!r}; a classifier needs two or more")
+            raise ValueError(
+                f"y holds only one class, {self.classes_.tolist()[0]!r}; a classifier needs two or more"
+            )
         missing = np.bincount(class_index, weights) == 0
         if missing.any():
-            raise ValueError(f"class {self.classes_[missing][0]!r} has no row with a positive sample weight")
-        self.support_ = np.flatnonzero(weights)
+            raise ValueError(
+                f"class {self.classes_[missing].tolist()[0]!r} has no row with a positive sample weight"
+            )
+        self.support_ = self._trained_rows = np.flatnonzero(weights)
         if self.support_.size < weights.size:
             X = X[np.ix_(self.support_, self.support_)] if kernel.precomputed else X[self.support_]
         return TrainingRows(kernel, X, class_index[self.support_], weights[self.support_])
 
-    def _resolved_gamma(self, X: Any) -> float | None:
+    def _resolved_codebook(self, data: TrainingRows) -> Codebook:
+        """Return the codebook, grown with the estimator's own machines if the coding is adaptive."""
+        adaptive = adaptive_coding(self.coding)
+        if adaptive is None:
+            return resolve_codebook(self.coding, self.classes_.size, self.random_state)
+        machine = clone(self).set_params(gamma=self._resolved_gamma(data.X, data.weights))
+        return grow_codebook(
+            lambda column: machine._dichotomy_margins(data, column),
+            data.class_index,
+            self.classes_.size,
+            adaptive,
+            weights=data.weights,
+        )
+
+    def _dichotomy_margins(self, data: TrainingRows, column: Array) -> Array:
+        """Train on one column of a codebook; return its honest margins for all rows, shape (n,)."""
+        targets = column[data.class_index]
+        used, unused = np.flatnonzero(targets), np.flatnonzero(targets == 0)
+        # To the machine this is a problem of two classes, in which the rows of other classes do not exist.
+        known = data.X[used][:, used] if data.kernel.precomputed else data.X[used]
+        two_sides = TrainingRows(data.kernel, known, (targets[used] > 0).astype(np.intp), data.weights[used])
+        self._fit_machines(two_sides, one_vs_one(2), Hamming())
+        margins = np.empty(targets.size)
+        margins[used] = self._training_outputs(honest=True).margins[:, 0]
+        if unused.size:
+            new = data.X[unused][:, used] if data.kernel.precomputed else data.X[unused]
+            margins[unused] = self._outputs(new, variances=False).margins[:, 0]
+        return margins
+
+    def _resolved_gamma(self, X: Any, weights: Array) -> float | None:
         """Return gamma as a number, or None if it is to be selected."""
         gamma = self.gamma
         if gamma == "scale":
-            variance = float(X.multiply(X).mean() - X.mean() ** 2 if hasattr(X, "multiply") else X.var())
+            mean, variances = weighted_moments(X, weights)
+            variance = float(variances.mean() + mean.var())
             return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
         if gamma == "auto":
             return 1.0 / X.shape[1]
@@ -193,6 +238,10 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         if not (priors > 0).all() or not np.isclose(priors.sum(), 1.0):
             raise ValueError("priors must be positive and sum to one")
         return priors
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say that a fit came to its end: the decoder is what it stores last."""
+        return hasattr(self, "decoder_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

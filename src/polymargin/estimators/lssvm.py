@@ -39,10 +39,10 @@ class LSSVMClassifier(DichotomyClassifier):
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=1.0
         Constant of "poly".
-    coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc"}, Codebook or array of shape (K, L), \
+    coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook or array of shape (K, L), \
 default="one-vs-one"
         How the classes are divided into dichotomies.
-    decoding : {"bayes", "hamming", "loss", "argmax", "votes", "dag"} or Decoder, default="bayes"
+    decoding : {"bayes", "hamming", "loss", "argmax", "votes", "dag", "mixture"} or Decoder, default="bayes"
         How the outputs of the machines become labels and, for "bayes", probabilities.
     selection : {"evidence", None}, default="evidence"
         How C and gamma are selected where they are None. None: both must be given.
@@ -125,7 +125,7 @@ default="one-vs-one"
     def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> None:
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
-        gamma = self._resolved_gamma(data.X)
+        gamma = self._resolved_gamma(data.X, data.weights)
         if self.selection not in ("evidence", None):
             raise ValueError(f'unknown selection {self.selection!r}; choose "evidence" or None')
         if self.selection is None and (self.C is None or (gamma is None and data.kernel.tunable)):

@@ -55,6 +55,8 @@ class FunctionKernel(Kernel):
                 f"the kernel function returned an array of shape {values.shape} for {X.shape[0]} and "
                 f"{Z.shape[0]} rows; it must return {(X.shape[0], Z.shape[0])}"
             )
+        if not np.isfinite(values).all():
+            raise ValueError("the kernel function returned infinite or undefined values")
         return values
 
     def base_diagonal(self, X: Any) -> Array:

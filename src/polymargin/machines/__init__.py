@@ -1,6 +1,17 @@
 """Machine banks: from kernel, codebook and labels to the decision functions of all dichotomies."""
 
+from typing import Any
+
 from polymargin.machines._rows import TrainingRows
 from polymargin.machines.lssvm import LSSVMBank, fit_lssvm_bank
 
-__all__ = ["LSSVMBank", "TrainingRows", "fit_lssvm_bank"]
+__all__ = ["LSSVMBank", "SVMBank", "TrainingRows", "fit_lssvm_bank", "fit_svm_bank"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the hinge machines when they are wanted: they need numba, which least squares never loads."""
+    if name in ("SVMBank", "fit_svm_bank"):
+        from polymargin.machines import svm
+
+        return getattr(svm, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from polymargin.kernels import Kernel
 
@@ -32,3 +34,66 @@ class TrainingRows:
     X: Any
     class_index: Array
     weights: Array
+
+
+@dataclass(frozen=True)
+class DistinctRows:
+    """The different rows of every class, the rows of a class side by side.
+
+    Attributes
+    ----------
+    first : ndarray of int, shape (m,)
+        The training row that stands for its copies.
+    inverse : ndarray of int, shape (n,)
+        Which of the m rows each training row is a copy of.
+    """
+
+    first: Array
+    inverse: Array
+
+
+def distinct_rows(data: TrainingRows, leading: Array | None = None) -> DistinctRows:
+    """Return the different rows of every class, sorted by class, then by content (its bytes).
+
+    The order does not depend on the order of the training rows, nor on how often one is repeated. (The rows behind
+    a precomputed kernel are not known: they are all kept, in their order.)
+
+    Parameters
+    ----------
+    data : TrainingRows
+        The training rows.
+    leading : ndarray of shape (n,) or None
+        Sort by this before the content.
+
+    Examples
+    --------
+    >>> from polymargin.kernels import Linear
+    >>> X = np.array([[2.0], [1.0], [2.0]])
+    >>> distinct_rows(TrainingRows(Linear(), X, np.array([0, 0, 0]), np.ones(3)))
+    DistinctRows(first=array([0, 1]), inverse=array([0, 1, 0]))
+    """
+    content = np.arange(data.X.shape[0]) if data.kernel.precomputed else _content_rank(data.X)
+    number = data.class_index * (int(content.max()) + 1) + content
+    _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
+    if leading is not None:
+        order = np.lexsort((np.arange(first.size), leading[first], data.class_index[first]))
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        first, inverse = first[order], place[inverse]
+    return DistinctRows(first, inverse)
+
+
+def _content_rank(X: Any) -> Array:
+    """Return a number for every row, shape (n,): the same for equal rows, whatever the order of the rows."""
+    if sparse.issparse(X):
+        X = X.tocsr(copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        bounds = zip(X.indptr[:-1], X.indptr[1:], strict=True)
+        keys = [(X.indices[start:stop].tobytes(), X.data[start:stop].tobytes()) for start, stop in bounds]
+        rank = {key: number for number, key in enumerate(sorted(set(keys)))}
+        return np.array([rank[key] for key in keys])
+    # Equal rows have equal bytes, once -0.0 has become 0.0.
+    rows = np.ascontiguousarray(X + 0.0)
+    as_bytes = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+    return np.unique(as_bytes, return_inverse=True)[1].ravel()

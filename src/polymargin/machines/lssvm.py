@@ -53,14 +53,19 @@ class _Group:
 
     def centred(self, gamma: float) -> tuple[Centring, Array]:
         """Return the centring and the centred matrix A for one gamma."""
-        return centre(self.data.kernel.apply(self.base, gamma), self.weights)
+        return _centred(self.data.kernel, self.base, gamma, self.weights)
 
     @cached_property
     def sample(self) -> Array:
         """Positions of a sample of the rows that keeps every class's share and does not depend on their order."""
         # Rows in the order of their mean distance to all rows, within each class: every m-th is a fair sample.
-        order = np.lexsort((self.weights @ self.base, self.data.class_index[self.rows]))
-        return np.sort(order[np.linspace(0, order.size - 1, _SAMPLE).round().astype(int)])
+        class_index = self.data.class_index[self.rows]
+        order = np.lexsort((self.weights @ self.base, class_index))
+        counts = np.unique(class_index, return_counts=True)[1]
+        # A class too small to be met by chance is represented by its middle row.
+        middles = np.cumsum(counts) - (counts + 1) // 2
+        evenly = np.linspace(0, order.size - 1, _SAMPLE).round().astype(int)
+        return np.sort(order[np.union1d(evenly, middles)])
 
     def level_two(self, gamma: float, sample: bool) -> evidence.LevelTwo:
         """Return the evidence of one gamma for the group's columns, on a sample of its rows if there are many."""
@@ -68,9 +73,11 @@ class _Group:
         if (gamma, sample) not in self._levels:
             part = self.sample if sample else np.arange(self.rows.size)
             base = self.base[np.ix_(part, part)] if sample else self.base
-            centring, A = centre(self.data.kernel.apply(base, gamma), self.weights[part])
+            centring, A = _centred(self.data.kernel, base, gamma, self.weights[part])
             level = evidence.LevelTwo.of(A, centring, self.targets[part])
-            _check_spectrum(level.form.eigenvalues)
+            _check_spectrum(
+                level.form.eigenvalues, float(np.diagonal(base) @ self.weights[part]), self.data.kernel
+            )
             self._levels[gamma, sample] = level
         return self._levels[gamma, sample]
 
@@ -143,6 +150,8 @@ class LSSVMBank:
         margins = np.empty((X.shape[0], self.intercept.size))
         spread = np.empty_like(margins)
         blocks = self.blocks if self.blocks is not None else list(self._refactored())
+        if np.isnan(self.mu).any():
+            raise ValueError("variances need sample weights that sum to two or more in every dichotomy")
         for rows, base in self._base_blocks(X):
             margins[rows] = self._margins_from_base(base)
             diagonal = self._base_diagonal(X[rows])
@@ -201,7 +210,11 @@ class LSSVMBank:
 
     def _refactored(self) -> Iterator[Block]:
         """Yield the factorisations again, for a bank that did not keep them."""
-        used = self.dual_coef != 0.0
+        # A coefficient can be zero by chance, those of all the rows of a class only if it takes no part.
+        used = np.zeros_like(self.dual_coef, dtype=bool)
+        for index in np.unique(self.data.class_index):
+            members = self.data.class_index == index
+            used[:, members] = self.dual_coef[:, members].any(axis=1, keepdims=True)
         patterns: dict[bytes, list[int]] = {}
         for column in range(used.shape[0]):
             patterns.setdefault(used[column].tobytes(), []).append(column)
@@ -241,6 +254,9 @@ def fit_lssvm_bank(
         _Group(data, np.flatnonzero(group.classes[data.class_index]), group.columns, targets)
         for group in codebook.row_groups
     ]
+    inferred = C is None or (gamma is None and data.kernel.tunable)
+    if inferred or keep_factors:
+        _check_weights(groups)
     if pools is None:
         pools = [np.array([column]) for column in range(codebook.n_columns)]
     batches = _batches(groups, pools)
@@ -278,6 +294,16 @@ def fit_lssvm_bank(
     if not codebook.is_dense:
         np.copyto(bank.loo_margins, bank.margins(data.X), where=targets == 0)
     return bank
+
+
+def _check_weights(groups: list[_Group]) -> None:
+    """Refuse weights that stand for less than two rows, from which no hyperparameter can be inferred."""
+    total = min(float(group.weights.sum()) for group in groups)
+    if total < 2.0 - 1e-9:
+        raise ValueError(
+            f"the sample weights of the rows of a dichotomy sum to {total:.3g}, but the evidence and the variances "
+            "need at least 2: a weight is a number of rows; scale the weights, for example to a mean of one"
+        )
 
 
 def _batches(groups: list[_Group], pools: Sequence[Array]) -> list[list[_Group]]:
@@ -357,7 +383,12 @@ def _solve(bank: LSSVMBank, block: Block, targets: Array) -> None:
     bank.loo_margins[np.ix_(rows, columns)] = Y - residuals
 
     fit = np.einsum("nl,nl->l", centred, solution)
-    bank.norms[columns] = np.sqrt(fit - ridges * np.einsum("nl,nl->l", solution, solution))
+    squared_norms = fit - ridges * np.einsum("nl,nl->l", solution, solution)
+    bank.norms[columns] = np.sqrt(np.maximum(squared_norms, 0.0))
+    if centring.total <= 1.0:
+        # Less than two rows' worth of weight: there is a machine, but nothing to infer its hyperparameters from.
+        bank.mu[columns] = bank.zeta[columns] = bank.log_evidence[columns] = np.nan
+        return
     repeated = centring.total - rows.size
     logs = block.factor.log_determinants() - np.log(lifted) + repeated * np.log(ridges)
     bank.mu[columns] = (centring.total - 1.0) / fit
@@ -370,17 +401,35 @@ def _solve(bank: LSSVMBank, block: Block, targets: Array) -> None:
 def _check_base(base: Array, kernel: Kernel) -> None:
     """Refuse a matrix that is no Gram matrix."""
     if not np.isfinite(base).all():
-        raise ValueError(
-            "the kernel matrix holds infinite or undefined values; scale the features, for example with StandardScaler"
-        )
+        raise ValueError(f"the kernel matrix holds infinite or undefined values; {_remedy(kernel)}")
     if kernel.untrusted and not np.allclose(base, base.T, rtol=1e-6, atol=1e-8 * np.abs(base).max()):
         raise ValueError("the kernel matrix is not symmetric, so it is not a kernel's")
 
 
-def _check_spectrum(eigenvalues: Array) -> None:
+def _centred(kernel: Kernel, base: Array, gamma: float, weights: Array) -> tuple[Centring, Array]:
+    """Return the centring and the centred matrix A of the kernel for one gamma."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        centring, A = centre(kernel.apply(base, gamma), weights)
+    if not np.isfinite(centring.grand_mean):
+        raise ValueError(f"the kernel matrix holds infinite or undefined values; {_remedy(kernel)}")
+    return centring, A
+
+
+def _check_spectrum(eigenvalues: Array, trace: float, kernel: Kernel) -> None:
     """Refuse a Gram matrix with clearly negative eigenvalues."""
-    if eigenvalues[0] < -1e-7 * eigenvalues[-1]:
+    # A matrix from outside, of this trace before it was centred, may have been computed in single precision.
+    tolerance = 1e-7 * (trace if kernel.untrusted else float(eigenvalues[-1]))
+    if eigenvalues[0] < -tolerance:
         raise NotPositiveDefinite(
             f"the kernel matrix is not positive semi-definite: its eigenvalues reach from {eigenvalues[0]:.3g} "
-            f"to {eigenvalues[-1]:.3g}; use a positive definite kernel"
+            f"to {eigenvalues[-1]:.3g}; {_remedy(kernel)}"
         )
+
+
+def _remedy(kernel: Kernel) -> str:
+    """Say what to do about a matrix that is no Gram matrix."""
+    if kernel.untrusted:
+        return "use a positive definite kernel"
+    remedy = "scale the features, for example with StandardScaler"
+    degree = getattr(kernel, "degree", 1)
+    return remedy if float(degree).is_integer() and degree > 0 else "use a whole, positive degree"

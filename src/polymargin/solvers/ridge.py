@@ -32,7 +32,7 @@ class Factor(Protocol):
         """Return log det(A + ε_l I), shape (L,)."""
 
     def quadratic(self, V: Array) -> Array:
-        """Return vᵀ(A + ε_l I)⁻¹v for every row v of V, shape (m, L)."""
+        """Return vᵀ(A + ε_l I)⁻¹v for every row v of V, shape (m, L); V may be overwritten."""
 
 
 class NotPositiveDefinite(np.linalg.LinAlgError):

@@ -34,4 +34,28 @@ class Table3(CodingTable):
         seed: int,
     ) -> dict[tuple[str, str], float]:
         """Fit the machines of every coding once, decode with every decoder; see `CodingTable`."""
-        raise NotImplementedError("the SVM estimators are not wired to this table yet")
+        from polymargin.comparison import Hinge, compare_codings
+        from polymargin.decoders import Loss
+
+        decoders = {"loss": Loss("hinge")}
+        grid = self.protocol["grids"][kernel]
+        scores = compare_codings(
+            X_train,
+            y_train,
+            X_test,
+            y_test,
+            codings=codings,
+            decodings={decoding: decoders.get(decoding, decoding) for decoding in decodings},
+            kernel=kernel,
+            shared_parameters=self.protocol["parameters"] == "shared",
+            classes=classes,
+            machines=Hinge(
+                cv=self.protocol["folds"],
+                C=[2.0**exponent for exponent in grid["log2_C"]],
+                gamma_factors=[2.0**exponent for exponent in grid.get("log2_gamma", [0.0])],
+                max_extensions=0,
+                random_state=seed,
+            ),
+            random_state=seed,
+        )
+        return {(score.coding, score.decoding): 100.0 * score.accuracy for score in scores}

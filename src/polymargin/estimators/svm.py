@@ -1,0 +1,335 @@
+"""SVMClassifier: hinge dichotomies."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
+
+from polymargin.codebooks import Codebook
+from polymargin.decoders import Decoder
+from polymargin.estimators._flow import DichotomyClassifier, check_positive
+from polymargin.machines import TrainingRows
+from polymargin.outputs import Outputs
+
+if TYPE_CHECKING:  # importing them for good would load numba with the package
+    from polymargin.machines.svm import SolverOptions, SVMBank
+    from polymargin.selection.surface import CrossValidation
+
+Array = NDArray[Any]
+
+
+class SVMClassifier(DichotomyClassifier):
+    """Multiclass support vector machine with any output coding and decoding.
+
+    The parameters are those of scikit-learn's ``SVC`` where they mean the same, and so are the labels of the default
+    one-vs-one coding, up to ties between classes, which here go to the larger sum of margins. All dichotomies share
+    one source of kernel values, and C and gamma can be selected inside ``fit``.
+
+    Scale the features first, for example with ``StandardScaler``: kernels compare distances.
+
+    Parameters
+    ----------
+    C : float or None, default=1.0
+        Regularisation, the larger the less. None: selected inside ``fit``.
+    kernel : {"linear", "poly", "rbf", "laplacian", "precomputed"} or callable, default="rbf"
+        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values.
+    gamma : float, "scale", "auto" or None, default="scale"
+        Coefficient of "rbf", "laplacian" and "poly". "scale" is one over the number of features times the variance of
+        X, where rows count by their sample weights. None: selected inside ``fit``.
+    degree : float, default=3
+        Degree of "poly", (gamma x·z + coef0)^degree.
+    coef0 : float, default=0.0
+        Constant of "poly".
+    coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook or array of shape (K, L), \
+default="one-vs-one"
+        How the classes are divided into dichotomies.
+    decoding : str or Decoder, default="hamming"
+        How the outputs of the machines become labels: "hamming" (with one-vs-one the votes of ``SVC``), "loss",
+        "argmax", "votes", "dag", or any decoder that needs no variances.
+    selection : {"cv", None}, default="cv"
+        How C and gamma are selected where they are None: by cross-validated accuracy on a grid that grows where the
+        best point lies on its edge. None: both must be given.
+    shared_parameters : bool, default=True
+        Whether selected parameters are the same for all machines. False has each machine choose its own by its own
+        accuracy, as Van Gestel et al. (2002) do.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of C for the rows of every class. (An adaptive codebook is grown without them.)
+    priors : None, "uniform", "empirical" or array of shape (K,), default=None
+        Class probabilities to expect in use, for decoders that work with them.
+    tol : float, default=1e-3
+        Largest violation of the optimality conditions.
+    max_iter : int, default=-1
+        Limit on the solver's steps per machine, -1 for none.
+    cv : int, splitter or iterable of splits, default=5
+        The folds of the selection, and of the honest outputs that a decoder learns from.
+    n_jobs : int or None, default=None
+        Threads; the result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        For the folds and for ``coding="ecoc"``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+        The class labels.
+    codebook_ : Codebook
+        The dichotomies.
+    decoder_ : Decoder
+        The fitted decoder.
+    bank_ : SVMBank
+        The fitted machines, with a certificate for each: ``status``, ``kkt_violation``, ``duality_gap``.
+    C_, gamma_, intercept_ : ndarray of shape (L,)
+        Of every machine: the regularisation, the kernel parameter and the bias.
+    n_iter_ : ndarray of int, shape (L,)
+        The steps the solver took.
+    support_ : ndarray of int, shape (n_support,)
+        The training rows that are support vectors of some machine, ascending. Of several copies of a row, the first
+        stands for all.
+    support_vectors_ : array or sparse matrix of shape (n_support, d)
+        These rows; empty for a precomputed kernel.
+    n_support_ : ndarray of int, shape (K,)
+        Their number in every class.
+    dual_coef_ : ndarray of shape (L, n_support)
+        Coefficients of the kernel expansions.
+    class_weight_ : ndarray of shape (K,)
+        The factor of C for every class.
+    selection_ : CrossValidation or None
+        The scores of the whole grid, where something was selected.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.model_selection import train_test_split
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import SVMClassifier
+    >>> X_train, X_test, y_train, y_test = train_test_split(*load_wine(return_X_y=True), random_state=0)
+    >>> model = make_pipeline(StandardScaler(), SVMClassifier(coding="one-vs-all")).fit(X_train, y_train)
+    >>> model.score(X_test, y_test)
+    1.0
+    """
+
+    bank_: SVMBank
+
+    def __init__(
+        self,
+        C: float | None = 1.0,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str | None = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        coding: Any = "one-vs-one",
+        decoding: Any = "hamming",
+        selection: str | None = "cv",
+        shared_parameters: bool = True,
+        class_weight: Any = None,
+        priors: Any = None,
+        tol: float = 1e-3,
+        max_iter: int = -1,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ):
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.coding = coding
+        self.decoding = decoding
+        self.selection = selection
+        self.shared_parameters = shared_parameters
+        self.class_weight = class_weight
+        self.priors = priors
+        self.tol = tol
+        self.max_iter = max_iter
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> SVMClassifier:
+        """Fit the machines and the decoder.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Training rows; the square Gram matrix for ``kernel="precomputed"``.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Factors of C: weight two counts like the row twice, weight zero like no row.
+
+        Returns
+        -------
+        self : SVMClassifier
+            The fitted estimator.
+        """
+        super().fit(X, y, sample_weight)
+        # Only the decoder needed the rows that are no support vectors.
+        self.bank_ = self.bank_.without_training()
+        return self
+
+    def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> None:
+        from polymargin.machines.svm import fit_svm_bank
+
+        if decoder.needs_variances:
+            raise ValueError(
+                f"decoding={self.decoding!r} needs variances, which support vector machines do not have; choose "
+                'one that needs none, such as "hamming" or "loss", or use LSSVMClassifier'
+            )
+        options = self._solver_options()
+        self.class_weight_ = self._class_weights(data)
+        box_weights = data.weights * self.class_weight_[data.class_index]
+        C, gamma = self._parameters(data, codebook, decoder, box_weights, options)
+        self.bank_ = fit_svm_bank(
+            data,
+            codebook,
+            C=C,
+            gamma=gamma,
+            box_weights=box_weights,
+            options=options,
+            cv=self._folds_of(data),
+            random_state=self.random_state,
+        )
+        self._warn_unless_converged()
+        self.support_ = self._trained_rows_of(data)[self.bank_.support]
+        self.n_support_ = np.bincount(data.class_index[self.bank_.support], minlength=codebook.n_classes)
+
+    def _parameters(
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        decoder: Decoder,
+        box_weights: Array,
+        options: SolverOptions,
+    ) -> tuple[Any, Any]:
+        """Return C and gamma, one for all machines or one for each, selected where they are None."""
+        if self.C is not None:
+            check_positive("C", self.C, "or None to have it selected")
+        gamma = self._resolved_gamma(data.X, data.weights) if data.kernel.tunable else 1.0
+        if self.selection not in ("cv", None):
+            raise ValueError(f'unknown selection {self.selection!r}; choose "cv" or None')
+        self.selection_: CrossValidation | None = None
+        if self.C is not None and gamma is not None:
+            return self.C, gamma
+        if self.selection is None:
+            raise ValueError(
+                'selection=None leaves nothing to choose C and gamma: give both, or use selection="cv"'
+            )
+        from polymargin.selection.cross_validation import cross_validate, default_C, default_gamma
+        from polymargin.selection.folds import out_of_fold
+
+        self.selection_ = cross_validate(
+            data,
+            codebook,
+            C=default_C() if self.C is None else np.array([self.C]),
+            gamma=default_gamma(data) if gamma is None else np.array([gamma]),
+            folds=out_of_fold(data.class_index, self._folds_of(data), self.random_state),
+            decoder=decoder if self.shared_parameters else None,
+            box_weights=box_weights,
+            options=options,
+        )
+        return self.selection_.best_C, self.selection_.best_gamma
+
+    def _solver_options(self) -> SolverOptions:
+        from polymargin.machines.svm import SolverOptions
+
+        check_positive("tol", self.tol, "for example 1e-3")
+        if (
+            not isinstance(self.max_iter, int | np.integer)
+            or isinstance(self.max_iter, bool)
+            or self.max_iter < -1
+        ):
+            raise ValueError(f"max_iter must be a number of steps, or -1 for no limit; not {self.max_iter!r}")
+        return SolverOptions(float(self.tol), int(self.max_iter), effective_n_jobs(self.n_jobs))
+
+    def _class_weights(self, data: TrainingRows) -> Array:
+        """Return the factor of C for every class; copies and weights of rows count alike in "balanced"."""
+        if self.class_weight is None or not hasattr(self, "classes_"):
+            return np.ones(int(data.class_index.max()) + 1)
+        weights = compute_class_weight(
+            self.class_weight,
+            classes=self.classes_,
+            y=self.classes_[data.class_index],
+            sample_weight=data.weights if self.class_weight == "balanced" else None,
+        )
+        if not (weights > 0).all():
+            raise ValueError("class_weight must be positive for every class")
+        return np.asarray(weights, dtype=np.float64)
+
+    def _trained_rows_of(self, data: TrainingRows) -> Array:
+        """Return which rows of X the data are; all, for a machine of an adaptive codebook that is being grown."""
+        return getattr(self, "_trained_rows", np.arange(data.class_index.size))
+
+    def _folds_of(self, data: TrainingRows) -> Any:
+        """Return ``cv``; given splits number the rows of X, of which those without weight are gone by now."""
+        if not isinstance(self.cv, list | tuple):
+            return self.cv
+        if not hasattr(self, "_trained_rows"):
+            # A machine of an adaptive codebook, which is grown on some of the rows.
+            return len(self.cv)
+        place = {int(row): position for position, row in enumerate(self._trained_rows)}
+        return [
+            tuple(np.array([place[int(i)] for i in part if int(i) in place], dtype=np.intp) for part in split)
+            for split in self.cv
+        ]
+
+    def _warn_unless_converged(self) -> None:
+        """Say which machines are not solved to the tolerance, and what to do."""
+        from polymargin.solvers.smo import Status
+
+        for status in (Status.ITERATION_LIMIT, Status.NO_PROGRESS):
+            stopped = self.bank_.status.count(status)
+            if stopped:
+                warnings.warn(
+                    f"{stopped} of {len(self.bank_.status)} machines {status.value} "
+                    f"(tol={self.tol}, max_iter={self.max_iter})",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+
+    def _training_outputs(self, *, honest: bool) -> Outputs:
+        return self.bank_.training_outputs(honest=honest)
+
+    def _outputs(self, X: Any, *, variances: bool) -> Outputs:
+        return self.bank_.outputs(X, variances=variances)
+
+    @property
+    def C_(self) -> Array:
+        """The regularisation of every machine, shape (L,)."""
+        return self.bank_.C
+
+    @property
+    def gamma_(self) -> Array:
+        """The kernel parameter of every machine, shape (L,)."""
+        return self.bank_.gamma
+
+    @property
+    def dual_coef_(self) -> Array:
+        """The kernel coefficients of every machine, shape (L, n_support)."""
+        return self.bank_.dual_coef
+
+    @property
+    def intercept_(self) -> Array:
+        """The bias of every machine, shape (L,)."""
+        return self.bank_.intercept
+
+    @property
+    def n_iter_(self) -> Array:
+        """The steps the solver took for every machine, shape (L,)."""
+        return self.bank_.n_iter
+
+    @property
+    def support_vectors_(self) -> Any:
+        """The support vectors, shape (n_support, d); empty for a precomputed kernel."""
+        check_is_fitted(self)
+        return np.empty((0, 0)) if self.bank_.vectors is None else self.bank_.vectors

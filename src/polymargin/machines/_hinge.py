@@ -1,0 +1,199 @@
+"""Training rows as the SMO solver wants them, and what the bank and cross-validation do with them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin import _memory
+from polymargin.codebooks import Codebook
+from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
+from polymargin.machines._rows import TrainingRows, distinct_rows
+from polymargin.machines.lssvm import _check_base
+from polymargin.solvers import _smo_kernels
+from polymargin.solvers.smo import Solution
+from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies_path
+from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram
+
+Array = NDArray[Any]
+
+logger = logging.getLogger("polymargin")
+
+#: Bytes for Gram matrices and cached Gram rows, if that much is free: beyond it rows are computed when needed.
+GRAM_BUDGET = 2 * _memory.GIB
+#: The kernels whose rows the solver can compute by itself.
+_LAZY: dict[type[Kernel], str] = {
+    Linear: "linear",
+    Polynomial: "poly",
+    RBF: "rbf",
+    Laplacian: "laplacian",
+}
+#: Float32 holds kernel values up to this, with room for sums.
+_LARGEST_SINGLE = 1e30
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """How the machines are trained: see `polymargin.solvers.smo.solve`."""
+
+    tol: float = 1e-3
+    max_iter: int = -1
+    n_threads: int = 1
+
+
+class HingeRows:
+    """The different rows of every class, the rows of a class side by side, and their problems.
+
+    Copies of a row are one row in a larger box: to train on them takes no longer, and the machines depend neither on
+    the order of the training rows nor on whether a row is repeated or weighted.
+
+    Parameters
+    ----------
+    data : TrainingRows
+        The training rows.
+    codebook : Codebook
+        The dichotomies.
+    box_weights : ndarray of shape (n,)
+        The box of every training row in multiples of C.
+    leading : ndarray of shape (n,) or None
+        Within a class rows are sorted by this first: rows that take part in the same problems should be neighbours.
+
+    Attributes
+    ----------
+    first, inverse
+        See `polymargin.machines._rows.DistinctRows`.
+    class_index : ndarray of shape (m,)
+        The class of every different row.
+    """
+
+    def __init__(
+        self, data: TrainingRows, codebook: Codebook, box_weights: Array, leading: Array | None = None
+    ):
+        rows = distinct_rows(data, leading)
+        self.kernel, self.codebook, self.box_weights = data.kernel, codebook, box_weights
+        self.first, self.inverse = rows.first, rows.inverse
+        self.class_index = data.class_index[self.first]
+        self._data = data
+
+    def dichotomies(
+        self, C: Array, columns: Sequence[int] | Array | None = None, held_out: Array | None = None
+    ) -> list[Dichotomy]:
+        """Return the problems of some columns of the codebook, without the training rows that are held out.
+
+        Parameters
+        ----------
+        C : ndarray of shape (L,)
+            The regularisation of every column.
+        columns : sequence of int, or None
+            The columns; None for all.
+        held_out : ndarray of int or None
+            Training rows to leave out.
+        """
+        weights = self.box_weights
+        if held_out is not None:
+            weights = weights.copy()
+            weights[held_out] = 0.0
+        box = np.bincount(self.inverse, weights, minlength=self.first.size)
+        known_rows: dict[bytes, Array] = {}
+        problems = []
+        for column in range(self.codebook.n_columns) if columns is None else columns:
+            word = self.codebook.matrix[:, column]
+            # The solver keeps Gram rows from one problem to the next if both are on the very same rows.
+            pattern = (word != 0).tobytes()
+            if pattern not in known_rows:
+                known_rows[pattern] = np.flatnonzero((word != 0)[self.class_index] & (box > 0.0))
+            rows = known_rows[pattern]
+            problems.append(
+                Dichotomy(word[self.class_index[rows]].astype(np.float64), C[column] * box[rows], rows)
+            )
+        return problems
+
+    def base(self) -> Array:
+        """Return the kernel's base matrix among the different rows, checked, in float64."""
+        base = self.kernel.base_among(self._data.X, self.first).astype(np.float64, copy=False)
+        _check_base(base, self.kernel)
+        return base
+
+    def require_gram(self, n_matrices: int, remedy: str) -> None:
+        """Refuse Gram matrices that do not fit into memory."""
+        n = self.first.size
+        _memory.require(8.0 * n_matrices * n**2, f"the kernel matrix of {n} rows", remedy)
+
+    def source(self, gamma: float) -> GramSource:
+        """Return where the solver takes its Gram rows from: features if it can, else the Gram matrix."""
+        if lazy_kernel(self.kernel, self._data.X):
+            return lazy_gram(self.kernel, self._data.X[self.first], gamma)
+        self.require_gram(3, "fit fewer rows, or give dense features and a named kernel of whole degree")
+        return dense_gram(self.kernel, self.base(), gamma)
+
+
+def lazy_kernel(kernel: Kernel, *rows: Any) -> bool:
+    """Tell whether the solver can compute this kernel between these rows by itself."""
+    whole = float(getattr(kernel, "degree", 1)).is_integer() and getattr(kernel, "degree", 1) >= 1
+    return type(kernel) in _LAZY and whole and all(isinstance(X, np.ndarray) for X in rows)
+
+
+def lazy_gram(kernel: Kernel, X: Array, gamma: float, dtype: Any = None) -> LazyGram:
+    """Return the Gram matrix whose rows are computed when they are needed; float32 if that can hold it."""
+    with np.errstate(over="ignore"):
+        largest = float(np.max(kernel.diagonal(X, gamma), initial=0.0))
+    if not np.isfinite(largest):
+        raise ValueError(
+            "the kernel matrix holds infinite values; scale the features, for example with StandardScaler"
+        )
+    if dtype is None:
+        dtype = np.float32 if largest < _LARGEST_SINGLE else np.float64
+    constants = {name: getattr(kernel, name) for name in ("coef0", "degree") if hasattr(kernel, name)}
+    return LazyGram(X, _LAZY[type(kernel)], gamma=gamma, dtype=dtype, **constants)
+
+
+def dense_gram(kernel: Kernel, base: Array, gamma: float) -> DenseGram:
+    """Return the Gram matrix for one gamma."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        K = kernel.apply(base, gamma)
+    if not np.isfinite(K).all():
+        raise ValueError(
+            "the kernel matrix holds infinite or undefined values; scale the features, for example with "
+            "StandardScaler, or use a whole, positive degree"
+        )
+    return DenseGram(K)
+
+
+def solve_path(
+    source: GramSource, problems: Sequence[Dichotomy], scales: Sequence[float] | Array, options: SolverOptions
+) -> list[list[Solution]]:
+    """Solve the problems in the boxes ``scale * upper``; item [k][l] is for scale k and problem l."""
+    _announce_compilation()
+    return solve_dichotomies_path(
+        source,
+        problems,
+        list(scales),
+        tol=options.tol,
+        max_iter=options.max_iter,
+        n_threads=options.n_threads,
+        budget=int(min(GRAM_BUDGET, 0.5 * _memory.available())),
+    )
+
+
+def weight_norms(solutions: Sequence[Solution]) -> Array:
+    """Return ‖w‖ = √(βᵀKβ) of every machine, from its objective ½‖w‖² − Σa."""
+    squares = [2.0 * (solution.objective + solution.alpha.sum()) for solution in solutions]
+    return np.sqrt(np.maximum(squares, 0.0))
+
+
+def _announce_compilation() -> None:
+    """Say, once, that the first problem waits for the compiler."""
+    descend = _smo_kernels.descend
+    if descend.signatures:
+        return
+    compiled = descend.stats.cache_path and any(
+        Path(descend.stats.cache_path).glob("_smo_kernels.descend-*.nbi")
+    )
+    if not compiled:
+        logger.info("compiling the SMO solver; this takes about ten seconds, the first time only")

@@ -1,0 +1,274 @@
+"""The bank of support vector machines.
+
+For every column l of the codebook a machine f_l(x) = Σ βᵢ K(x, xᵢ) + b minimises ½|w|² + C Σ sᵢ max(0, 1 − yᵢ f(xᵢ))
+over the rows whose class takes part. All machines are solved by SMO on one shared source of Gram rows, and
+evaluated together on the union of their support vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polymargin import _memory
+from polymargin.codebooks import Codebook
+from polymargin.kernels import Kernel
+from polymargin.machines._hinge import (
+    HingeRows,
+    SolverOptions,
+    lazy_gram,
+    lazy_kernel,
+    solve_path,
+    weight_norms,
+)
+from polymargin.machines._rows import TrainingRows
+from polymargin.outputs import Outputs
+from polymargin.selection.folds import fold_numbers, out_of_fold
+from polymargin.solvers.smo import Solution, Status
+from polymargin.solvers.smo_expansion import Expansion
+
+Array = NDArray[Any]
+
+__all__ = ["SVMBank", "SolverOptions", "fit_svm_bank"]
+
+
+@dataclass(frozen=True)
+class _SameGamma:
+    """The machines that share their kernel's parameter, as one expansion in the bank's support vectors."""
+
+    gamma: float
+    columns: Array
+    expansion: Expansion
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What it takes to train the machines again, without some of the rows."""
+
+    data: TrainingRows
+    codebook: Codebook
+    box_weights: Array
+    options: SolverOptions
+    cv: Any
+    random_state: Any
+
+
+@dataclass(frozen=True)
+class SVMBank:
+    """Fitted support vector machines, one per column of the codebook.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        The kernel.
+    support : ndarray of int, shape (S,)
+        The union of the machines' support vectors, as training rows, ascending. One of several copies of a row
+        stands for all of them.
+    vectors : array or sparse matrix of shape (S, d), or None
+        The support vectors; None for a precomputed kernel.
+    intercept, norms, C, gamma : ndarray of shape (L,)
+        The bias, the norm of the weights ‖w‖ = √(βᵀKβ), the regularisation and the kernel's parameter of every
+        machine.
+    status : list of L Status
+        How the solver ended; the value is advice.
+    kkt_violation, duality_gap, n_iter : ndarray of shape (L,)
+        The rest of every machine's certificate: the largest violation of the optimality conditions, the primal
+        minus the dual objective, and the steps taken.
+    """
+
+    kernel: Kernel
+    support: Array
+    vectors: Any
+    intercept: Array
+    norms: Array
+    C: Array
+    gamma: Array
+    status: list[Status]
+    kkt_violation: Array
+    duality_gap: Array
+    n_iter: Array
+    _groups: list[_SameGamma]
+    _training: _Training | None
+    _n_threads: int
+
+    @property
+    def dual_coef(self) -> Array:
+        """β, the coefficients of the support vectors in every machine, shape (L, S)."""
+        coef = np.zeros((self.intercept.size, self.support.size))
+        for group in self._groups:
+            coef[np.ix_(group.columns, group.expansion.support)] = group.expansion.coefficients.T
+        return coef
+
+    def margins(self, X: Any) -> Array:
+        """Return f of every machine for new rows, shape (m, L).
+
+        For a precomputed kernel X holds the kernel values against all n training rows.
+        """
+        margins = np.empty((X.shape[0], self.intercept.size))
+        if self.vectors is not None and lazy_kernel(self.kernel, X, self.vectors):
+            for group in self._groups:
+                gram = lazy_gram(self.kernel, self.vectors, group.gamma, np.float64)
+                margins[:, group.columns] = group.expansion.decision_values(gram, X, self._n_threads)
+            return margins
+        for rows, base in self._base_blocks(X):
+            for group in self._groups:
+                values = self.kernel.apply(base, group.gamma)
+                margins[rows, group.columns] = group.expansion.evaluate(values)
+        return margins
+
+    def outputs(self, X: Any, *, variances: bool = False) -> Outputs:
+        """Return the outputs for new rows; a support vector machine has no variances to give."""
+        if variances:
+            raise ValueError(
+                "support vector machines have no variances: choose a decoding that needs none, such as "
+                '"hamming" or "loss", or use LSSVMClassifier'
+            )
+        return Outputs(self.margins(X), "new", norms=self.norms)
+
+    def training_outputs(self, *, honest: bool) -> Outputs:
+        """Return the outputs of the training rows: out of fold, or what the machines say of what they know.
+
+        A row that a dichotomy does not use (a don't care) is new to its machine, and needs no fold.
+        """
+        if self._training is None:
+            raise ValueError("this bank has forgotten its training rows")
+        margins = self.margins(self._training.data.X)
+        if not honest:
+            return Outputs(margins, "in_sample", norms=self.norms)
+        self._hold_out(self._training, margins)
+        return Outputs(margins, "out_of_fold", norms=self.norms)
+
+    def without_training(self) -> SVMBank:
+        """Return the bank without what only `training_outputs` needs."""
+        return replace(self, _training=None)
+
+    def _base_blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
+        """Yield the base matrix of new rows against the support vectors, block by block."""
+        size = _memory.block_rows(8.0 * 4 * max(self.support.size, 1))
+        for start in range(0, X.shape[0], size):
+            rows = slice(start, min(start + size, X.shape[0]))
+            if self.vectors is None:
+                yield rows, X[rows][:, self.support]
+            else:
+                yield rows, self.kernel.base(X[rows], self.vectors)
+
+    def _hold_out(self, training: _Training, margins: Array) -> None:
+        """Overwrite the margins of the rows a machine was trained on by those of machines that never saw them."""
+        data, codebook = training.data, training.codebook
+        folds = out_of_fold(data.class_index, training.cv, training.random_state)
+        rows = HingeRows(data, codebook, training.box_weights, leading=fold_numbers(folds))
+        for gamma in np.unique(self.gamma):
+            columns = np.flatnonzero(self.gamma == gamma)
+            source = rows.source(gamma)
+            problems = [rows.dichotomies(self.C, columns, fold) for fold in folds]
+            together = [problem for of_fold in problems for problem in of_fold]
+            solutions = iter(solve_path(source, together, [1.0], training.options)[0])
+            for fold, of_fold in zip(folds, problems, strict=True):
+                found = [next(solutions) for _ in of_fold]
+                part = _assemble(
+                    rows, data, [(gamma, columns, Expansion.join(rows.first.size, of_fold, found))]
+                )
+                new = replace(self, support=part.support, vectors=part.vectors, _groups=part.groups)
+                values = new.margins(data.X[fold])[:, columns]
+                known = codebook.targets(data.class_index[fold])[:, columns] != 0
+                block = margins[np.ix_(fold, columns)]
+                margins[np.ix_(fold, columns)] = np.where(known, values, block)
+
+
+@dataclass(frozen=True)
+class _Assembly:
+    """Support vectors of several expansions together, and the expansions in their numbering."""
+
+    support: Array
+    vectors: Any
+    groups: list[_SameGamma]
+
+
+def _assemble(
+    rows: HingeRows, data: TrainingRows, parts: Sequence[tuple[float, Array, Expansion]]
+) -> _Assembly:
+    """Number the support vectors of all parts together, as training rows in ascending order."""
+    found = [rows.first[expansion.support] for _, _, expansion in parts]
+    support = np.unique(np.concatenate(found))
+    groups = [
+        _SameGamma(gamma, columns, replace(expansion, support=np.searchsorted(support, places)))
+        for (gamma, columns, expansion), places in zip(parts, found, strict=True)
+    ]
+    return _Assembly(support, None if data.kernel.precomputed else data.X[support], groups)
+
+
+def fit_svm_bank(
+    data: TrainingRows,
+    codebook: Codebook,
+    *,
+    C: ArrayLike,
+    gamma: ArrayLike = 1.0,
+    box_weights: Array | None = None,
+    options: SolverOptions | None = None,
+    cv: Any = 5,
+    random_state: Any = None,
+) -> SVMBank:
+    """Train the machines of every column of the codebook.
+
+    Parameters
+    ----------
+    data : TrainingRows
+        The training rows.
+    codebook : Codebook
+        The dichotomies.
+    C, gamma : float or array of shape (L,)
+        The regularisation and the kernel's parameter, of all machines or of each.
+    box_weights : ndarray of shape (n,) or None
+        The box of every row in multiples of C; its weight unless given.
+    options : SolverOptions or None
+        Tolerance, limit of steps and number of threads.
+    cv, random_state
+        The folds of honest training outputs, see `polymargin.selection.folds.out_of_fold`.
+
+    Examples
+    --------
+    >>> from polymargin.codebooks import one_vs_one
+    >>> from polymargin.kernels import Linear
+    >>> rows = TrainingRows(Linear(), np.array([[0.0], [1.0], [3.0]]), np.array([0, 1, 2]), np.ones(3))
+    >>> bank = fit_svm_bank(rows, one_vs_one(3), C=10.0)
+    >>> bank.margins(np.array([[0.0], [2.0]])).round(3)
+    array([[-1. , -1. , -2. ],
+           [ 3. ,  0.333,  0. ]])
+    """
+    options = SolverOptions() if options is None else options
+    box_weights = data.weights if box_weights is None else box_weights
+    n_columns = codebook.n_columns
+    C = np.broadcast_to(np.asarray(C, dtype=np.float64), (n_columns,)).copy()
+    gamma = np.broadcast_to(np.asarray(gamma if data.kernel.tunable else 1.0, dtype=np.float64), (n_columns,))
+    rows = HingeRows(data, codebook, box_weights)
+    solutions: list[Solution | None] = [None] * n_columns
+    parts = []
+    for value in np.unique(gamma):
+        columns = np.flatnonzero(gamma == value)
+        problems = rows.dichotomies(C, columns)
+        found = solve_path(rows.source(float(value)), problems, [1.0], options)[0]
+        for column, solution in zip(columns, found, strict=True):
+            solutions[column] = solution
+        parts.append((float(value), columns, Expansion.join(rows.first.size, problems, found)))
+    assembly = _assemble(rows, data, parts)
+    done = [solution for solution in solutions if solution is not None]
+    return SVMBank(
+        kernel=data.kernel,
+        support=assembly.support,
+        vectors=assembly.vectors,
+        intercept=np.array([solution.intercept for solution in done]),
+        norms=weight_norms(done),
+        C=C,
+        gamma=gamma.copy(),
+        status=[solution.status for solution in done],
+        kkt_violation=np.array([solution.kkt_violation for solution in done]),
+        duality_gap=np.array([solution.duality_gap for solution in done]),
+        n_iter=np.array([solution.n_iter for solution in done]),
+        _groups=assembly.groups,
+        _training=_Training(data, codebook, box_weights, options, cv, random_state),
+        _n_threads=options.n_threads,
+    )

@@ -1,0 +1,258 @@
+"""Selection by cross-validation: C and the kernel's parameters of hinge machines, on a grid, inside ``fit``.
+
+One Gram matrix per kernel parameter serves all folds and all dichotomies, which use parts of it, and every machine
+walks up its path of C with warm starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_X_y
+
+from polymargin.codebooks import Codebook, resolve_codebook
+from polymargin.decoders import Decoder, Hamming, resolve_decoder
+from polymargin.kernels import Kernel, resolve_kernel
+from polymargin.machines._hinge import HingeRows, SolverOptions, dense_gram, logger, solve_path, weight_norms
+from polymargin.machines._rows import TrainingRows
+from polymargin.outputs import Outputs
+from polymargin.selection.folds import fold_numbers, out_of_fold
+from polymargin.selection.surface import Block, CrossValidation, Surface
+from polymargin.solvers.smo import Solution
+from polymargin.solvers.smo_dichotomies import Dichotomy
+from polymargin.solvers.smo_expansion import Expansion
+
+Array = NDArray[Any]
+
+__all__ = ["cross_validate", "cross_validate_svm", "default_C", "default_gamma"]
+
+#: Where the search begins: C, and gamma in multiples of the kernel's natural unit.
+C_EXPONENTS, GAMMA_EXPONENTS = range(-3, 10, 2), range(-6, 5, 2)
+
+
+def default_C() -> Array:
+    """Return the values of C that are tried first, ascending."""
+    return 2.0 ** np.array(C_EXPONENTS)
+
+
+def default_gamma(data: TrainingRows) -> Array:
+    """Return the values of gamma that are tried first, ascending: around one over the mean squared distance."""
+    if not data.kernel.tunable:
+        return np.ones(1)
+    return data.kernel.unit_gamma(data.X, data.weights) * 2.0 ** np.array(GAMMA_EXPONENTS)
+
+
+def cross_validate_svm(
+    X: Any,
+    y: Any,
+    *,
+    C: ArrayLike | None = None,
+    kernel: Any = "rbf",
+    gamma: ArrayLike | None = None,
+    degree: ArrayLike = 3,
+    coef0: ArrayLike = 0.0,
+    coding: Any = "one-vs-one",
+    decoding: Any = "hamming",
+    shared_parameters: bool = True,
+    sample_weight: ArrayLike | None = None,
+    cv: Any = 5,
+    max_extensions: int = 3,
+    tol: float = 1e-3,
+    max_iter: int = -1,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+) -> CrossValidation:
+    """Score support vector machines on a grid of C and kernel parameters by cross-validation.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n, d)
+        Rows; the square Gram matrix for ``kernel="precomputed"``.
+    y : array-like of shape (n,)
+        Class labels.
+    C : array-like or None
+        The values to try; None for a default range. A single value stays fixed.
+    kernel : str or callable
+        As in `SVMClassifier`.
+    gamma : array-like or None
+        The values to try; None for a range around one over the mean squared distance of two rows.
+    degree, coef0 : float or array-like
+        The values to try for the polynomial kernel.
+    coding, decoding
+        As in `SVMClassifier`. A decoding that learns is stood in for by "hamming".
+    shared_parameters : bool
+        True: one choice for all machines, by the accuracy of the decoded labels. False: one for each, by its own
+        accuracy on its own dichotomy, as Van Gestel et al. (2002) do for their Table III.
+    sample_weight : array-like of shape (n,) or None
+        Row weights, which scale C row by row and count in the accuracy.
+    cv : int, splitter or iterable of splits
+        The folds, see `polymargin.selection.folds.out_of_fold`.
+    max_extensions : int
+        How often a range of C or gamma is extended because the best value lies on its edge.
+    tol, max_iter, n_jobs
+        Of the solver; the result is the same for any number of jobs (threads).
+    random_state : int, RandomState instance or None
+        For the folds and the coding.
+
+    Returns
+    -------
+    CrossValidation
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> result = cross_validate_svm(X, y, C=[0.1, 1.0, 10.0], gamma=[0.01, 0.1, 1.0], max_extensions=0)
+    >>> result.scores.shape, result.best_score.round(2)
+    ((1, 1, 3, 3), array([0.97]))
+    """
+    resolved = resolve_kernel(kernel)
+    X, y = check_X_y(X, y, accept_sparse=False if resolved.precomputed else "csr", dtype=np.float64)
+    check_classification_targets(y)
+    if resolved.precomputed and X.shape[0] != X.shape[1]:
+        raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
+    classes, class_index = np.unique(y, return_inverse=True)
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if classes.size < 2 or (np.bincount(class_index, weights) == 0).any():
+        raise ValueError("y must hold two classes or more, each with a row of positive weight")
+    codebook = resolve_codebook(coding, classes.size, random_state)
+    variants = [resolve_kernel(kernel, d, c) for d, c in product(np.atleast_1d(degree), np.atleast_1d(coef0))]
+    data = TrainingRows(variants[0], X, class_index, weights)
+    return cross_validate(
+        data,
+        codebook,
+        C=default_C() if C is None else np.unique(C),
+        gamma=default_gamma(data) if gamma is None else np.unique(gamma),
+        variants=variants if hasattr(resolved, "degree") else variants[:1],
+        decoder=resolve_decoder(decoding) if shared_parameters else None,
+        folds=out_of_fold(class_index, cv, random_state),
+        max_extensions=max_extensions,
+        options=SolverOptions(tol, max_iter, effective_n_jobs(n_jobs)),
+    )
+
+
+def cross_validate(
+    data: TrainingRows,
+    codebook: Codebook,
+    *,
+    C: Array,
+    gamma: Array,
+    folds: Sequence[Array],
+    decoder: Decoder | None,
+    variants: Sequence[Kernel] | None = None,
+    box_weights: Array | None = None,
+    max_extensions: int = 3,
+    options: SolverOptions | None = None,
+) -> CrossValidation:
+    """Score the machines of every column of the codebook on a grid; see `cross_validate_svm`.
+
+    Parameters
+    ----------
+    data : TrainingRows
+        The training rows.
+    codebook : Codebook
+        The dichotomies.
+    C, gamma : ndarray
+        The values to try, ascending.
+    folds : sequence of ndarray of int
+        The rows that are held out together; every row once.
+    decoder : Decoder or None
+        Gives the labels whose accuracy decides for all machines; None: every machine decides for itself.
+    variants : sequence of Kernel or None
+        Kernels with the same base matrix to try, the data's unless given.
+    box_weights : ndarray of shape (n,) or None
+        The box of every row in multiples of C; its weight unless given.
+    max_extensions, options
+        See `cross_validate_svm`.
+    """
+    if not (np.asarray(C) > 0).all() or not (np.asarray(gamma) > 0).all():
+        raise ValueError("the values of C and gamma to try must be positive")
+    if decoder is not None:
+        decoder = decoder if not decoder.learns and not decoder.needs_variances else Hamming()
+        decoder = decoder.fit(codebook, None, data.class_index)
+    trial = _Trial(
+        data,
+        codebook,
+        data.weights if box_weights is None else box_weights,
+        list(folds),
+        decoder,
+        [data.kernel] if variants is None else list(variants),
+        SolverOptions() if options is None else options,
+    )
+    surface = Surface(trial, np.asarray(C, dtype=np.float64), np.asarray(gamma, dtype=np.float64))
+    for _ in range(max_extensions):
+        if not surface.extend():
+            break
+    return surface.result()
+
+
+class _Trial:
+    """Trains and scores machines without each fold, for any part of the grid."""
+
+    def __init__(
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        box_weights: Array,
+        folds: list[Array],
+        decoder: Decoder | None,
+        variants: list[Kernel],
+        options: SolverOptions,
+    ):
+        self.data, self.codebook, self.folds = data, codebook, folds
+        self.decoder, self.variants, self.options = decoder, variants, options
+        self.n_choosers = codebook.n_columns if decoder is None else 1
+        self.rows = HingeRows(data, codebook, box_weights, leading=fold_numbers(folds))
+        self.rows.require_gram(4, "give C and gamma, or select them on fewer rows")
+        self._base = self.rows.base()
+
+    def __call__(self, C: Array, gamma: Array, choosers: Array) -> Block:
+        """Return the scores of those who choose (all machines, or each) on a rectangle of the grid."""
+        shape = (len(self.folds), self.n_choosers, len(self.variants), gamma.size, C.size)
+        block = Block(np.full(shape, np.nan), np.full(shape, np.nan))
+        columns = choosers if self.decoder is None else np.arange(self.codebook.n_columns)
+        ones = np.ones(self.codebook.n_columns)
+        problems = [self.rows.dichotomies(ones, columns, fold) for fold in self.folds]
+        together = [problem for of_fold in problems for problem in of_fold]
+        for (v, kernel), (g, value) in product(enumerate(self.variants), enumerate(gamma)):
+            logger.debug("cross-validating %d machines: %r, gamma=%.3g", len(together), kernel, value)
+            gram = dense_gram(kernel, self._base, float(value))
+            for c, solutions in enumerate(solve_path(gram, together, C, self.options)):
+                for f, fold in enumerate(self.folds):
+                    of_fold = solutions[f * len(columns) : (f + 1) * len(columns)]
+                    outputs = self._held_out(gram.K, fold, problems[f], of_fold)
+                    place = (f, choosers, v, g, c)
+                    block.right[place], block.hinge[place] = self._score(outputs, fold, columns)
+        return block
+
+    def _held_out(
+        self, K: Array, fold: Array, problems: list[Dichotomy], solutions: list[Solution]
+    ) -> Outputs:
+        """Return the outputs for the rows of the fold of the machines trained without them."""
+        expansion = Expansion.join(self.rows.first.size, problems, solutions)
+        margins = expansion.evaluate(K[self.rows.inverse[fold]])
+        return Outputs(margins, "out_of_fold", norms=weight_norms(solutions))
+
+    def _score(self, outputs: Outputs, fold: Array, columns: Array) -> tuple[Any, Any]:
+        """Return the weight of the rows that are right, and the summed hinge loss, for each who chooses."""
+        weights = self.data.weights[fold]
+        targets = self.codebook.targets(self.data.class_index[fold])[:, columns]
+        losses = np.where(targets == 0, 0.0, np.maximum(1.0 - targets * outputs.margins, 0.0))
+        hinge = weights @ losses
+        if self.decoder is None:
+            return weights @ ((targets != 0) & ((outputs.margins > 0) == (targets > 0))), hinge
+        right = self.decoder.scores(outputs).argmax(axis=1) == self.data.class_index[fold]
+        return weights @ right, hinge.sum()
+
+    def fold_weights(self) -> Array:
+        """Return the weight of the rows that each who chooses is scored on, in every fold, shape (F, M)."""
+        if self.decoder is not None:
+            return np.array([[self.data.weights[fold].sum()] for fold in self.folds])
+        targets = self.codebook.targets(self.data.class_index)
+        return np.stack([self.data.weights[fold] @ (targets[fold] != 0) for fold in self.folds])

@@ -1,0 +1,171 @@
+"""Kernels against the entry-by-entry oracle, and their numerics: symmetry, digits, sparse input, memory."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import naive
+from polymargin.kernels import RBF, FunctionKernel, Laplacian, Linear, Polynomial, Precomputed, resolve_kernel
+
+KERNELS = {
+    "linear": (Linear(), {"kind": "linear"}, 1.0),
+    "poly": (Polynomial(3, 1.0), {"kind": "poly", "gamma": 0.5, "degree": 3, "coef0": 1.0}, 0.5),
+    "poly-5": (Polynomial(5, 0.3), {"kind": "poly", "gamma": 0.2, "degree": 5, "coef0": 0.3}, 0.2),
+    "rbf": (RBF(), {"kind": "rbf", "gamma": 0.4}, 0.4),
+    "laplacian": (Laplacian(), {"kind": "laplacian", "gamma": 0.3}, 0.3),
+}
+every_kernel = pytest.mark.parametrize("name", KERNELS)
+
+
+def rows(n, d=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d)) + 0.5
+
+
+@every_kernel
+def test_equals_the_oracle(name):
+    kernel, oracle, gamma = KERNELS[name]
+    X, Z = rows(13), rows(7, seed=1)
+    assert_allclose(kernel.gram(X, Z, gamma), naive.kernel_matrix(X=X, Z=Z, **oracle), rtol=1e-12)
+    K = naive.kernel_matrix(X=X, Z=X, **oracle)
+    assert_allclose(kernel.gram(X, gamma=gamma), K, rtol=1e-12)
+    assert_allclose(kernel.diagonal(X, gamma), np.diag(K), rtol=1e-12)
+    some = np.array([2, 5, 11])
+    assert_allclose(kernel.apply(kernel.base_among(X, some), gamma), K[np.ix_(some, some)], rtol=1e-12)
+
+
+@every_kernel
+def test_single_precision(name):
+    kernel, oracle, gamma = KERNELS[name]
+    X, Z = rows(13).astype(np.float32), rows(7, seed=1).astype(np.float32)
+    assert_allclose(kernel.gram(X, Z, gamma), naive.kernel_matrix(X=X, Z=Z, **oracle), rtol=2e-5, atol=1e-6)
+    K = kernel.gram(X, gamma=gamma)
+    assert_array_equal(K, K.T)
+
+
+@every_kernel
+@pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csr_array])
+def test_sparse_equals_dense(name, container):
+    kernel, _, gamma = KERNELS[name]
+    X, Z = np.maximum(rows(13), 0.0), np.maximum(rows(7, seed=1), 0.0)
+    dense, dense_new = kernel.gram(X, gamma=gamma), kernel.gram(X, Z, gamma)
+    X_sparse, Z_sparse = container(X), container(Z)
+    K = kernel.gram(X_sparse, gamma=gamma)
+    assert isinstance(K, np.ndarray)
+    assert_array_equal(K, K.T)
+    assert_allclose(K, dense, rtol=1e-12)
+    # Rows to predict may be dense where the training rows were sparse, and the other way round.
+    for A, B in [(X_sparse, Z_sparse), (X, Z_sparse), (X_sparse, Z)]:
+        assert_allclose(kernel.gram(A, B, gamma), dense_new, rtol=1e-12)
+    assert_allclose(kernel.diagonal(X_sparse, gamma), np.diag(dense), rtol=1e-12)
+
+
+@every_kernel
+def test_exactly_symmetric_and_the_input_is_left_alone(name):
+    kernel, _, gamma = KERNELS[name]
+    X = rows(60, 17) * 10.0 ** np.random.default_rng(2).integers(-3, 4, size=17)
+    before = X.copy()
+    base = kernel.base(X)
+    assert_array_equal(base, base.T)
+    for layout in (np.asfortranarray(X), X[:, ::2], X[::-1], np.repeat(X, 2, axis=1)[:, ::2]):
+        other = kernel.base(layout)
+        assert_array_equal(other, other.T)
+    kept = base.copy()
+    K = kernel.apply(base, gamma)
+    assert_array_equal(K, K.T)
+    assert_array_equal(base, kept)
+    assert_array_equal(X, before)
+
+
+values = st.floats(-1e6, 1e6, allow_subnormal=False)
+
+
+@given(arrays(float, st.tuples(st.integers(1, 8), st.integers(1, 3)), elements=values))
+@settings(max_examples=60, deadline=None)
+def test_distances_are_never_negative(X):
+    for kernel in (RBF(), Laplacian()):
+        for base in (kernel.base(X), kernel.base(X, X[::-1].copy())):
+            assert (base >= 0).all()
+        assert_array_equal(np.diag(kernel.base(X)), 0.0)
+        assert (kernel.gram(X, gamma=1e-3) <= 1.0).all()
+
+
+@pytest.mark.parametrize("kernel", [RBF(), Laplacian()], ids=["rbf", "laplacian"])
+def test_a_huge_offset_keeps_the_digits(kernel):
+    X, Z = rows(30), rows(9, seed=1)
+    # What is left of X after the offset is exact in binary, so the distances are those of the rounded rows.
+    X_far, Z_far = X + 1e8, Z + 1e8
+    X_near, Z_near = X_far - 1e8, Z_far - 1e8
+    assert_allclose(kernel.gram(X_far, Z_far, 0.4), kernel.gram(X_near, Z_near, 0.4), rtol=1e-7)
+    assert_allclose(kernel.gram(X_far, gamma=0.4), kernel.gram(X_near, gamma=0.4), rtol=1e-7)
+
+
+@every_kernel
+def test_no_temporary_of_rows_by_rows_by_features(name):
+    kernel, _, gamma = KERNELS[name]
+    X = rows(800, 200)
+    tracemalloc.start()
+    try:
+        kernel.gram(X, gamma=gamma)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # Four matrices of 800×800 and two copies of X; one of 800×800×200 would be 1 GB.
+    assert peak < 4 * 8 * 800**2 + 2 * 8 * 800 * 200
+
+
+def test_precomputed_is_what_was_given():
+    K = rows(6, 6) @ rows(6, 6).T
+    kernel = Precomputed()
+    assert_array_equal(kernel.gram(K), K)
+    assert kernel.gram(K) is not K
+    assert_array_equal(kernel.base_among(K, np.array([1, 4])), K[np.ix_([1, 4], [1, 4])])
+    assert_array_equal(kernel.diagonal(K), np.diag(K))
+    with pytest.raises(ValueError, match="new rows"):
+        kernel.diagonal(K[:2])
+
+
+def test_a_function_is_a_kernel():
+    X, Z = rows(13), rows(7, seed=1)
+    kernel = FunctionKernel(lambda A, B: naive.kernel_matrix("rbf", A, B, gamma=0.4))
+    assert_allclose(kernel.gram(X, Z), RBF().gram(X, Z, 0.4), rtol=1e-12)
+    assert_allclose(kernel.diagonal(X), 1.0)
+
+
+def test_a_function_is_checked():
+    X, Z = rows(5), rows(3, seed=1)
+    with pytest.raises(ValueError, match=r"shape \(5,\) for 5 and 3 rows; it must return \(5, 3\)"):
+        FunctionKernel(lambda A, B: A[:, 0]).gram(X, Z)
+    with pytest.raises(ValueError, match="kernel function returned infinite or undefined"):
+        FunctionKernel(lambda A, B: np.full((len(A), len(B)), np.nan)).gram(X, Z)
+
+
+@pytest.mark.parametrize("kernel", [RBF(), Laplacian(), Polynomial()], ids=["rbf", "laplacian", "poly"])
+def test_unit_gamma_follows_the_scale_and_the_weights(kernel):
+    X = rows(20)
+    weights = np.random.default_rng(3).integers(1, 4, 20).astype(float)
+    unit = kernel.unit_gamma(X, weights)
+    power = 1 if isinstance(kernel, Laplacian) else 2
+    assert_allclose(kernel.unit_gamma(1e12 * X, weights), unit * 1e-12**power, rtol=1e-10)
+    assert_allclose(kernel.unit_gamma(1e-12 * X, weights), unit * 1e12**power, rtol=1e-10)
+    copies = np.repeat(X, weights.astype(int), axis=0)
+    assert_allclose(kernel.unit_gamma(copies, np.ones(len(copies))), unit, rtol=1e-12)
+    assert_allclose(kernel.unit_gamma(sparse.csr_matrix(X), weights), unit, rtol=1e-12)
+    assert kernel.unit_gamma(np.zeros((4, 2)), np.ones(4)) == 1.0
+
+
+def test_names_are_resolved():
+    assert isinstance(resolve_kernel("rbf"), RBF)
+    assert isinstance(resolve_kernel("laplacian"), Laplacian)
+    assert isinstance(resolve_kernel("linear"), Linear)
+    assert isinstance(resolve_kernel("precomputed"), Precomputed)
+    assert resolve_kernel("poly", 4, 0.5) == Polynomial(4, 0.5)
+    kernel = RBF()
+    assert resolve_kernel(kernel) is kernel
+    with pytest.raises(ValueError, match=r"unknown kernel 'gauss'; choose one of linear, poly, rbf"):
+        resolve_kernel("gauss")
