@@ -2,18 +2,16 @@
 
     POLYMARGIN_DATA=<folder> python benchmarks/smo.py [--repeats 5] [--path-repeats 1] [--C 10] [dataset ...]
 
-Each dataset is ``<name>.csv.gz`` (last column ``class``) with its official split in ``<name>.split.json``.
+Datasets come with their official split.
 BLAS runs on one thread; "two threads" is the solver's own ``n_threads=2``. Below one, we are faster.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,9 +19,9 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "
     os.environ[variable] = "1"
 
 import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402
 from sklearn.svm import SVC  # noqa: E402
 
+from polymargin.datasets import load  # noqa: E402
 from polymargin.solvers.smo import Status  # noqa: E402
 from polymargin.solvers.smo_pairs import solve_one_vs_one, solve_one_vs_one_path  # noqa: E402
 
@@ -31,16 +29,14 @@ TOL = 1e-3
 PATH = np.logspace(-2, 3, 10)
 
 
-def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the standardised training rows, their class indices and the test rows."""
-    frame = pd.read_csv(folder / f"{name}.csv.gz")
-    split = json.loads((folder / f"{name}.split.json").read_text())
-    y = np.unique(frame.pop("class"), return_inverse=True)[1]
-    X = frame.to_numpy(dtype=float)
-    train, test = (np.concatenate([np.arange(*pair) for pair in split[part]]) for part in ("train", "test"))
-    scale = X[train].std(axis=0)
-    X = (X - X[train].mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-    return X[train], y[train], X[test]
+def prepare(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the standardised training rows of the official split, their class indices and the test rows."""
+    data = load(name)
+    assert data.split is not None
+    train, test = data.split
+    scale = data.X[train].std(axis=0)
+    X = (data.X - data.X[train].mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    return X[train], np.unique(data.y, return_inverse=True)[1][train], X[test]
 
 
 def timed(functions: dict[str, Callable[[], Any]], repeats: int) -> tuple[dict[str, float], dict[str, Any]]:
@@ -61,8 +57,8 @@ def report(name: str, what: str, seconds: dict[str, float], target: float) -> No
     print(f"{name:9s} {what:8s} {ratios}   (target {target}x)", flush=True)
 
 
-def run(folder: Path, name: str, C: float, repeats: int, path_repeats: int) -> None:
-    X, y, new = load(folder, name)
+def run(name: str, C: float, repeats: int, path_repeats: int) -> None:
+    X, y, new = prepare(name)
     n_classes, gamma = int(y.max()) + 1, 1.0 / X.shape[1]
     print(f"{name}: {X.shape[0]} x {X.shape[1]}, {n_classes} classes, {new.shape[0]} test rows", flush=True)
 
@@ -110,15 +106,12 @@ def main() -> None:
     parser.add_argument("--path-repeats", type=int, default=1)
     parser.add_argument("--C", type=float, default=10.0)
     arguments = parser.parse_args()
-    folder = Path(os.environ.get("POLYMARGIN_DATA", "data"))
-    if not folder.is_dir():
-        parser.error(f"no data in {folder}: set POLYMARGIN_DATA to the folder of the csv.gz files")
     # Compile, or load from the cache, before the clock starts.
     for X in (np.eye(8, 4), np.eye(8, 400)):
         path = solve_one_vs_one_path(X, np.arange(8) % 2, 2, 1.0, [1.0, 2.0], gamma=1.0)
         path[0].decision_values(X)
     for name in arguments.datasets:
-        run(folder, name, arguments.C, arguments.repeats, arguments.path_repeats)
+        run(name, arguments.C, arguments.repeats, arguments.path_repeats)
 
 
 if __name__ == "__main__":

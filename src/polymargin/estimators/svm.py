@@ -215,7 +215,11 @@ default="one-vs-one"
         """Return C and gamma, one for all machines or one for each, selected where they are None."""
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
-        gamma = self._resolved_gamma(data.X, data.weights) if data.kernel.tunable else 1.0
+        gamma: float | None = 1.0
+        if data.kernel.tunable:
+            # From the different rows, in their order: rounding would else tell copies of a row from its weight.
+            rows = data.distinct
+            gamma = self._resolved_gamma(data.X[rows.first], np.bincount(rows.inverse, data.weights))
         if self.selection not in ("cv", None):
             raise ValueError(f'unknown selection {self.selection!r}; choose "cv" or None')
         self.selection_: CrossValidation | None = None

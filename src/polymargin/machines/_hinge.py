@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from polymargin import _memory
 from polymargin.codebooks import Codebook
 from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
-from polymargin.machines._rows import TrainingRows, distinct_rows
+from polymargin.machines._rows import TrainingRows
 from polymargin.machines.lssvm import _check_base
 from polymargin.solvers import _smo_kernels
 from polymargin.solvers.smo import Solution
@@ -75,7 +75,7 @@ class HingeRows:
     def __init__(
         self, data: TrainingRows, codebook: Codebook, box_weights: Array, leading: Array | None = None
     ):
-        rows = distinct_rows(data, leading)
+        rows = data.distinct if leading is None else data.distinct.sorted_by(data.class_index, leading)
         self.kernel, self.codebook, self.box_weights = data.kernel, codebook, box_weights
         self.first, self.inverse = rows.first, rows.inverse
         self.class_index = data.class_index[self.first]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,29 @@ from scipy import sparse
 from polymargin.kernels import Kernel
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class DistinctRows:
+    """The different rows of every class, the rows of a class side by side.
+
+    Attributes
+    ----------
+    first : ndarray of int, shape (m,)
+        The training row that stands for its copies.
+    inverse : ndarray of int, shape (n,)
+        Which of the m rows each training row is a copy of.
+    """
+
+    first: Array
+    inverse: Array
+
+    def sorted_by(self, *keys: Array) -> DistinctRows:
+        """Return the same in the order of the training rows' keys, each of shape (n,), the first key leading."""
+        order = np.lexsort([np.arange(self.first.size), *(key[self.first] for key in reversed(keys))])
+        place = np.empty_like(order)
+        place[order] = np.arange(order.size)
+        return DistinctRows(self.first[order], place[self.inverse])
 
 
 @dataclass(frozen=True)
@@ -35,52 +59,24 @@ class TrainingRows:
     class_index: Array
     weights: Array
 
+    @cached_property
+    def distinct(self) -> DistinctRows:
+        """The different rows of every class, sorted by class, then by content (its bytes).
 
-@dataclass(frozen=True)
-class DistinctRows:
-    """The different rows of every class, the rows of a class side by side.
+        The order does not depend on the order of the training rows, nor on how often one is repeated. (The rows
+        behind a precomputed kernel are not known: they are all kept, in their order.)
 
-    Attributes
-    ----------
-    first : ndarray of int, shape (m,)
-        The training row that stands for its copies.
-    inverse : ndarray of int, shape (n,)
-        Which of the m rows each training row is a copy of.
-    """
-
-    first: Array
-    inverse: Array
-
-
-def distinct_rows(data: TrainingRows, leading: Array | None = None) -> DistinctRows:
-    """Return the different rows of every class, sorted by class, then by content (its bytes).
-
-    The order does not depend on the order of the training rows, nor on how often one is repeated. (The rows behind
-    a precomputed kernel are not known: they are all kept, in their order.)
-
-    Parameters
-    ----------
-    data : TrainingRows
-        The training rows.
-    leading : ndarray of shape (n,) or None
-        Sort by this before the content.
-
-    Examples
-    --------
-    >>> from polymargin.kernels import Linear
-    >>> X = np.array([[2.0], [1.0], [2.0]])
-    >>> distinct_rows(TrainingRows(Linear(), X, np.array([0, 0, 0]), np.ones(3)))
-    DistinctRows(first=array([0, 1]), inverse=array([0, 1, 0]))
-    """
-    content = np.arange(data.X.shape[0]) if data.kernel.precomputed else _content_rank(data.X)
-    number = data.class_index * (int(content.max()) + 1) + content
-    _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
-    if leading is not None:
-        order = np.lexsort((np.arange(first.size), leading[first], data.class_index[first]))
-        place = np.empty_like(order)
-        place[order] = np.arange(order.size)
-        first, inverse = first[order], place[inverse]
-    return DistinctRows(first, inverse)
+        Examples
+        --------
+        >>> from polymargin.kernels import Linear
+        >>> X = np.array([[2.0], [1.0], [2.0]])
+        >>> TrainingRows(Linear(), X, np.array([0, 0, 0]), np.ones(3)).distinct
+        DistinctRows(first=array([0, 1]), inverse=array([0, 1, 0]))
+        """
+        content = np.arange(self.X.shape[0]) if self.kernel.precomputed else _content_rank(self.X)
+        number = self.class_index * (int(content.max()) + 1) + content
+        _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
+        return DistinctRows(first, inverse)
 
 
 def _content_rank(X: Any) -> Array:

@@ -1,0 +1,116 @@
+"""The graph of classes: improving cycles, potentials that are the biases, and flows made feasible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin.solvers._smo_kernels import HUGE
+from polymargin.solvers._smo_rows import kernel
+
+Array = NDArray[np.float64]
+
+
+@kernel
+def max_mean_cycle(gains: Any, cycle: Any) -> tuple[int, float]:
+    """Write the classes of the cycle with the largest mean gain; return its length and the mean.
+
+    Karp (1978): with D_k(v) the best walk of k arcs that ends in v, the mean is max_v min_k
+    (D_K(v) − D_k(v))/(K − k), and the cycle lies on the walk of the best v. Without any cycle the length is 0
+    and the mean −HUGE.
+    """
+    K = gains.shape[0]
+    walk = np.full((K + 1, K), -HUGE)
+    parent = np.zeros((K + 1, K), dtype=np.int64)
+    walk[0] = 0.0
+    for k in range(1, K + 1):
+        for a in range(K):
+            if walk[k - 1, a] > -0.5 * HUGE:
+                for b in range(K):
+                    if gains[a, b] > -0.5 * HUGE and walk[k - 1, a] + gains[a, b] > walk[k, b]:
+                        walk[k, b], parent[k, b] = walk[k - 1, a] + gains[a, b], a
+    best, last = -HUGE, -1
+    for v in range(K):
+        if walk[K, v] > -0.5 * HUGE:
+            mean = HUGE
+            for k in range(K):
+                if walk[k, v] > -0.5 * HUGE:
+                    mean = min(mean, (walk[K, v] - walk[k, v]) / (K - k))
+            if mean > best:
+                best, last = mean, v
+    if last < 0:
+        return 0, -HUGE
+    nodes, v = np.empty(K + 1, dtype=np.int64), last
+    for k in range(K, -1, -1):
+        nodes[k] = v
+        v = parent[k, v]
+    # Every stretch of the walk between two visits to a class is a closed walk; the best one is the cycle.
+    length, best = 0, -HUGE
+    for i in range(K + 1):
+        total = 0.0
+        for j in range(i + 1, K + 1):
+            total += gains[nodes[j - 1], nodes[j]]
+            if nodes[j] == nodes[i]:
+                if total / (j - i) > best:
+                    best, length = total / (j - i), j - i
+                    cycle[:length] = nodes[i:j]
+                break
+    return length, best
+
+
+def potentials(gains: Array) -> tuple[Array, float]:
+    """Return the biases b and the largest mean gain of a cycle.
+
+    The optimality conditions ask for b_a − b_b ≥ gains[a, b]: a potential, which exists if no cycle gains
+    anything. Taking the largest mean off every arc makes it exist always, and leaves no slack on the worst
+    cycle. The longest walks from each class, and to each class with the sign turned, are the extreme
+    potentials; b is their mean, centred.
+    """
+    K = gains.shape[0]
+    length, mean = max_mean_cycle(gains, np.empty(K + 1, dtype=np.int64))
+    arcs = gains - (mean if length else 0.0)
+    out, into = np.zeros(K), np.zeros(K)
+    for _ in range(K):  # Bellman–Ford
+        out = np.maximum(out, (arcs + out).max(axis=1))
+        into = np.maximum(into, (arcs + into[:, None]).max(axis=0))
+    b = 0.5 * (out - into)
+    return b - b.mean(), float(mean)
+
+
+def circulation(flow: Array) -> Array:
+    """Return a flow ≤ ``flow`` on the same K×K graph that is conserved in every class.
+
+    What a class sends out too much is taken back along a path to a class that receives too much; such a
+    path exists as long as one class is out of balance.
+
+    Examples
+    --------
+    >>> circulation(np.array([[0.0, 3.0], [2.0, 0.0]]))
+    array([[0., 2.], [2., 0.]])
+    """
+    flow = flow.copy()
+    K, rounding = flow.shape[0], 1e-15 * flow.sum()
+    for _ in range(K * K + K):
+        balance = flow.sum(axis=1) - flow.sum(axis=0)
+        source = int(balance.argmax())
+        if balance[source] <= rounding:
+            break
+        parent = {source: source}
+        queue = [source]
+        for a in queue:
+            for b in np.flatnonzero(flow[a]):
+                if int(b) not in parent:
+                    parent[int(b)] = a
+                    queue.append(int(b))
+        sink = min(queue, key=lambda c: balance[c])
+        path = [sink]
+        while path[-1] != source:
+            path.append(parent[path[-1]])
+        arcs = (path[1:], path[:-1])
+        amount = min(balance[source], -balance[sink], float(flow[arcs].min()))
+        if amount <= 0.0:
+            break
+        flow[arcs] -= amount
+    return flow

@@ -1,0 +1,370 @@
+"""The single-machine multiclass SVM of Weston and Watkins, with hard or soft labels.
+
+Solves (Gönen, Tanuğur and Alpaydın 2008, eqs. 7, 12 and 13)
+
+    minimise     ½ Σ_m |w_m|² + Σ_i C_i Σ_{m ≠ z_i} ξ_im,    ξ ≥ 0,
+    subject to   F_iz − F_im ≥ d_im − ξ_im,    d_im = 2 (P_iz − P_im),
+
+where F_im = w_m·φ(x_i) + b_m, z_i is the class of row i, and P its soft label; hard labels have d = 2. The
+biases are not regularised. The dual is
+
+    maximise     D = Σ α_im d_im − ½ Σ_m β_mᵀ K β_m    with β_im = −α_im (m ≠ z_i), β_iz = Σ_m α_im,
+    subject to   0 ≤ α_im ≤ C_i,    Σ_i β_im = 0 for every class m;
+
+then F_m(x) = Σ_i β_im K(x_i, x) + b_m.
+
+Where the soft label favours another class than z_i, d_im is negative, and the constraint, taken as printed, only
+asks that F_im must not lead by more than −d_im. With two classes this is not the soft-label SVM of the paper's
+eq. (6), whatever it says: that one puts such a row on the other side of the boundary, and at another cost.
+
+The solver follows cycles of classes (SMO), takes Newton steps on the free variables when these become slow,
+and stops on the duality gap. The loops are in `polymargin.solvers._single_machine_kernels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from polymargin.solvers import _single_machine_kernels as kernels
+from polymargin.solvers._single_machine_graph import circulation, potentials
+from polymargin.solvers._single_machine_newton import newton_on_face
+
+__all__ = ["Margins", "Solution", "Status", "required_margins", "solve", "solve_path"]
+
+Array = NDArray[np.float64]
+
+#: Relative to the largest K_ii, the least curvature of a step.
+_TAU = 1e-12
+#: The cycle steps are held to this mean gain, relative to the largest d, at first; it shrinks by the factor.
+_FIRST_TOL, _SHRINK = 0.05, 0.25
+#: Newton steps start after so many cycle steps per variable, and are repeated after so many.
+_NEWTON_FIRST, _NEWTON_AGAIN = 3.0, 1.0
+#: Newton steps need memory for f² numbers: f is at most n, or this.
+_FACE = 3000
+#: Rounds without progress before giving up.
+_PATIENCE = 8
+
+
+class Status(Enum):
+    """How a run ended; the value is advice to the user."""
+
+    CONVERGED = "converged: the relative duality gap is below tol"
+    ITERATION_LIMIT = "stopped by max_iter before tol was reached: raise max_iter, lower C, or scale the features"
+    NO_PROGRESS = (
+        "stopped because rounding leaves no better step: raise tol, lower C, or scale the features; "
+        "check that the Gram matrix is positive semidefinite"
+    )
+
+
+class Margins(NamedTuple):
+    """What the machine is asked for: d_im (n, K), by how much F_iz shall exceed F_im, and z_i (n,)."""
+
+    required: Array
+    classes: NDArray[np.intp]
+
+
+def required_margins(soft_labels: ArrayLike, classes: ArrayLike | None = None) -> Margins:
+    """Return d_im = 2 (P_iz − P_im) and z.
+
+    Parameters
+    ----------
+    soft_labels : array of shape (n, K)
+        P, with rows that sum to one.
+    classes : array of shape (n,), optional
+        z as class indices: in the paper the observed class, which P need not favour. If not given, the class
+        with the largest P, the first one of equals.
+
+    Examples
+    --------
+    >>> required_margins([[0.75, 0.25], [0.5, 0.5]], classes=[1, 0])
+    Margins(required=array([[-1.,  0.], [ 0.,  0.]]), classes=array([1, 0]))
+    """
+    P = np.asarray(soft_labels, dtype=np.float64)
+    if P.ndim != 2 or P.shape[1] < 2:
+        raise ValueError(f"soft labels have shape (n, K) with K ≥ 2, not {P.shape}; encode classes one-hot")
+    if not ((P >= 0.0).all() and np.allclose(P.sum(axis=1), 1.0, atol=1e-6)):
+        raise ValueError("soft labels are probabilities: not negative, and every row sums to one")
+    z = P.argmax(axis=1) if classes is None else np.asarray(classes)
+    return Margins(2.0 * (np.take_along_axis(P, z[:, None], axis=1) - P), z)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solution and its certificate.
+
+    Attributes
+    ----------
+    alpha : array of shape (n, K)
+        Dual variables, 0 ≤ alpha_im ≤ C_i, exact at the bounds; zero for m = z_i.
+    beta : array of shape (n, K)
+        Coefficients of F_m(x) = Σ_i beta_im K(x_i, x) + b_m; every column sums to zero up to rounding.
+    biases : array of shape (K,)
+        b; only differences matter, they sum to zero.
+    status : Status
+    n_iter : int
+        Cycle steps taken.
+    objective : float
+        The dual objective D, which is maximised.
+    primal_objective : float
+        The least primal objective of the machines s(F_1, …, F_K) over the scale s.
+    kkt_violation : float
+        The largest mean gain of a cycle of classes, zero if none gains. With two classes and hard labels it is
+        LIBSVM's violation.
+    """
+
+    alpha: Array
+    beta: Array
+    biases: Array
+    status: Status
+    n_iter: int
+    objective: float
+    primal_objective: float
+    kkt_violation: float
+
+    @property
+    def duality_gap(self) -> float:
+        """Primal minus dual objective, never negative up to rounding."""
+        return self.primal_objective - self.objective
+
+    @property
+    def relative_gap(self) -> float:
+        """The duality gap over the primal objective."""
+        return _relative(self.duality_gap, self.primal_objective)
+
+    @property
+    def support(self) -> NDArray[np.intp]:
+        """Indices of the support vectors, the rows with a coefficient."""
+        return np.flatnonzero(self.beta.any(axis=1))
+
+    def is_optimal(self, eps: float = 1e-3) -> bool:
+        """Tell whether the relative duality gap is at most eps."""
+        return self.relative_gap <= eps
+
+
+def solve(
+    gram: ArrayLike,
+    labels: ArrayLike | Margins,
+    C: float,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = -1,
+    alpha0: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> Solution:
+    """Solve one problem.
+
+    Parameters
+    ----------
+    gram : array of shape (n, n)
+        Symmetric positive semidefinite. It is not copied if it is float64 and contiguous.
+    labels : array of shape (n, K) or Margins
+        Soft labels, one-hot rows for hard ones, or what `required_margins` makes of them.
+    C : float
+        Cost of a unit of slack.
+    tol : float
+        Largest relative duality gap.
+    max_iter : int
+        Limit on cycle steps, −1 for none.
+    alpha0 : array of shape (n, K), optional
+        Where to start, for instance the solution for other labels or another C. It is made feasible: clipped
+        to the box, reduced where a class sends out more than it receives, and scaled to the best multiple.
+    sample_weight : array of shape (n,), optional
+        C_i = C · weight_i.
+
+    Returns
+    -------
+    Solution
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([-2.0, -1.0, 0.0, 0.5, 2.0, 3.0])
+    >>> solution = solve(np.outer(x, x) + x[:, None] ** 2 * x**2, np.eye(3)[[0, 0, 1, 1, 2, 2]], C=10.0, tol=1e-6)
+    >>> solution.is_optimal(1e-6), solution.support
+    (True, array([1, 2, 3, 4]))
+    """
+    return _Solver(gram, labels, sample_weight).run(C, tol, max_iter, alpha0)
+
+
+def solve_path(
+    gram: ArrayLike,
+    labels: ArrayLike | Margins,
+    C: Sequence[float],
+    *,
+    tol: float = 1e-3,
+    max_iter: int = -1,
+    sample_weight: ArrayLike | None = None,
+) -> list[Solution]:
+    """Solve the same problem for several C, each from the solution before.
+
+    It is fastest for ascending C. The parameters are those of `solve`, ``max_iter`` is for each C.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([-2.0, -1.0, 1.0, 3.0])
+    >>> path = solve_path(np.outer(x, x), np.eye(2)[[0, 0, 1, 1]], [0.25, 10.0], tol=1e-6)
+    >>> [float(solution.alpha.sum()) for solution in path]
+    [0.5, 1.0]
+    """
+    solver = _Solver(gram, labels, sample_weight)
+    solutions: list[Solution] = []
+    for i, value in enumerate(C):
+        start = None if i == 0 else solutions[-1].alpha * min(1.0, value / C[i - 1])
+        solutions.append(solver.run(value, tol, max_iter, start))
+    return solutions
+
+
+def _relative(gap: float, primal: float) -> float:
+    """Return gap / primal, where a primal of zero stands for a problem solved by the machine 0."""
+    return gap / primal if primal > 0.0 else 0.0
+
+
+class _Solver:
+    """One problem, its working arrays, and the recipe that the jitted loops are the steps of.
+
+    The arrays are in the order and layout of `_single_machine_kernels`: rows by class, shape (K, n).
+    """
+
+    def __init__(self, gram: ArrayLike, labels: ArrayLike | Margins, sample_weight: ArrayLike | None) -> None:
+        # A read-only matrix would be another type to the compiler.
+        self.gram = np.require(gram, dtype=np.float64, requirements=["C", "A", "W"])
+        n = self.gram.shape[0]
+        if self.gram.shape != (n, n):
+            raise ValueError(f"a Gram matrix is square; this one has shape {self.gram.shape}")
+        d, z = labels if isinstance(labels, Margins) else required_margins(labels)
+        if d.shape[0] != n or z.shape != (n,) or z.min(initial=0) < 0 or z.max(initial=0) >= d.shape[1]:
+            raise ValueError(f"labels are for {d.shape[0]} rows and K = {d.shape[1]}, the Gram matrix has {n} rows")
+        weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if weight.shape != (n,) or not ((weight >= 0.0) & np.isfinite(weight)).all():
+            raise ValueError(f"sample_weight must be {n} finite values, none of them negative")
+        K = d.shape[1]
+        self.order = np.argsort(z, kind="stable").astype(np.int64)
+        self.classes = np.asarray(z, dtype=np.int64)[self.order]
+        self.starts = np.searchsorted(self.classes, np.arange(K + 1)).astype(np.int64)
+        self.d = np.ascontiguousarray(d[self.order].T, dtype=np.float64)
+        self.own = (self.classes, np.arange(n))
+        self.d[self.own] = 0.0
+        self.weight = weight[self.order]
+        self.diagonal = self.gram.diagonal()[self.order]
+        self.tau = _TAU * float(self.diagonal.max(initial=0.0)) or _TAU
+        self.arcs, self.rows = np.empty((2, K, K)), np.zeros((2, K, K), dtype=np.int64)
+        self.gains, self.scratch = np.empty((K, K)), np.empty((K, n))
+
+    def run(self, C: float, tol: float, max_iter: int, alpha0: ArrayLike | None) -> Solution:
+        """Solve for one C, from a start that need not be feasible."""
+        if not (C > 0.0 and np.isfinite(C)):
+            raise ValueError(f"C must be positive, not {C}")
+        self.upper = C * self.weight
+        self._start(alpha0)
+        status, n_iter = self._maximise(tol, max_iter)
+        return self._certify(status, n_iter)
+
+    def _start(self, alpha0: ArrayLike | None) -> None:
+        """Set α and E: to zero, or to the best feasible multiple of what is given."""
+        self.alpha = np.zeros_like(self.d)
+        self.E = self.d.copy()
+        if alpha0 is None:
+            return
+        given = np.asarray(alpha0, dtype=np.float64)
+        if given.shape != self.d.T.shape:
+            raise ValueError(f"alpha0 must have shape {self.d.T.shape}, not {given.shape}")
+        np.clip(given[self.order].T, 0.0, self.upper, out=self.alpha)
+        self.alpha[self.own] = 0.0
+        flow = np.stack([block.sum(axis=1) for block in np.split(self.alpha, self.starts[1:-1], axis=1)])
+        ratio = circulation(flow) / np.where(flow > 0.0, flow, 1.0)
+        self.alpha *= ratio[self.classes].T
+        self._refresh()
+        linear = float((self.alpha * self.d).sum())
+        quadratic = float((self.alpha * (self.E[self.own] - self.E + self.d)).sum())
+        peak = float((self.alpha / np.where(self.upper > 0.0, self.upper, 1.0)).max(initial=0.0))
+        if peak > 0.0:
+            best = linear / quadratic if quadratic > 0.0 else np.inf
+            factor = min(max(best, 0.0), 1.0 / peak)
+            np.clip(self.alpha * factor, 0.0, self.upper, out=self.alpha)
+            self.E += (factor - 1.0) * (self.E - self.d)
+
+    def _beta(self) -> Array:
+        """Return β of shape (n, K), rows in the order of the Gram matrix."""
+        beta = -self.alpha
+        beta[self.own] = self.alpha.sum(axis=0)
+        result = np.empty(beta.T.shape)
+        result[self.order] = beta.T
+        return result
+
+    def _refresh(self) -> None:
+        """Recompute E = d + Kβ."""
+        np.add(self.d, (self.gram @ self._beta())[self.order].T, out=self.E)
+
+    def _bounds(self) -> tuple[float, float, float, Array]:
+        """Return the dual and the primal objective, the largest mean gain of a cycle, and the biases."""
+        everything = np.ones(self.d.shape[0], dtype=bool)
+        kernels.scan_classes(self.alpha, self.E, self.upper, self.starts, everything, self.arcs, self.rows)
+        kernels.gain_matrix(self.arcs, self.gains)
+        b, mean = potentials(self.gains)
+        dual, primal, _ = kernels.duality_gap(self.alpha, self.E, self.d, self.upper, self.starts, b)
+        return dual, primal, mean, b
+
+    def _ascend(self, tol: float, limit: int) -> int:
+        """Take cycle steps; E follows, up to rounding."""
+        return int(
+            kernels.ascend(self.gram, self.order, self.starts, self.classes, self.diagonal, self.upper, self.alpha,
+                           self.E, self.arcs, self.rows, self.scratch, self.tau, tol, limit)
+        )  # fmt: skip
+
+    def _maximise(self, tol: float, max_iter: int) -> tuple[Status, int]:
+        """Alternate cycle steps and Newton steps until the gap, from a fresh E, satisfies tol."""
+        K, n = self.d.shape
+        variables = n * (K - 1)
+        largest = max(n, _FACE)
+        inner_tol = _FIRST_TOL * float(np.abs(self.d).max(initial=0.0))
+        n_iter = idle = 0
+        newton_at = _NEWTON_FIRST * variables
+        chunk = 100 + variables // 4
+        best_gap, best_dual = np.inf, -np.inf
+        while True:
+            limit = chunk if max_iter < 0 else min(chunk, max_iter - n_iter)
+            steps = self._ascend(inner_tol, limit)
+            n_iter += steps
+            dual, primal, mean, _ = self._bounds()
+            if _relative(primal - dual, primal) <= tol or mean <= 0.0:
+                self._refresh()
+                dual, primal, mean, _ = self._bounds()
+                if _relative(primal - dual, primal) <= tol:
+                    return Status.CONVERGED, n_iter
+            if 0 <= max_iter <= n_iter:
+                return Status.ITERATION_LIMIT, n_iter
+            progress = dual > best_dual + 1e-12 * abs(dual) or primal - dual < 0.9 * best_gap
+            idle = 0 if progress else idle + 1
+            if idle >= _PATIENCE:
+                self._refresh()
+                return Status.NO_PROGRESS, n_iter
+            best_gap, best_dual = min(best_gap, primal - dual), max(best_dual, dual)
+            if steps < limit:
+                inner_tol *= _SHRINK
+            if n_iter >= newton_at or steps == 0:
+                if newton_on_face(self.gram, self.order, self.classes, self.upper, self.alpha, self.E, largest):
+                    self._refresh()
+                newton_at = n_iter + _NEWTON_AGAIN * variables
+
+    def _certify(self, status: Status, n_iter: int) -> Solution:
+        """Return the solution with its biases, objectives and violation."""
+        dual, primal, mean, b = self._bounds()
+        alpha = np.empty(self.alpha.T.shape)
+        alpha[self.order] = self.alpha.T
+        return Solution(
+            alpha=alpha,
+            beta=self._beta(),
+            biases=b,
+            status=status,
+            n_iter=n_iter,
+            objective=dual,
+            primal_objective=primal,
+            kkt_violation=max(0.0, mean),
+        )
