@@ -111,7 +111,7 @@ def test_figures_here_and_there(table, cell, mean, sd):
     assert (figure.mean, figure.sd) == (mean, sd)
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", ["2", "3"])
 def test_figures_are_possible_means_of_ten_test_sets(table):
     experiment = TABLES[table]()
     for figure in experiment.paper_figures():
@@ -139,11 +139,11 @@ def toy_data(monkeypatch):
     y = np.repeat(["p", "q", "r"], 10)
     X = generator.normal(size=(30, 4)) + (y == "q")[:, None] * 5
     X[3, 2] = np.nan
-    monkeypatch.setattr(_coding_table, "_load", lambda dataset: (X, y))
+    monkeypatch.setattr(_coding_table, "load_once", lambda dataset: SimpleNamespace(X=X, y=y))
     protocol = TABLES["2"]().protocol | {"datasets": {"win": {"n_train": 20, "n_test": 10}}, "replicates": 2}
     seen = []
 
-    def fit_and_score(self, X_train, y_train, X_test, y_test, *, kernel, codings, decodings, seed):
+    def fit_and_score(self, X_train, y_train, X_test, y_test, *, kernel, codings, decodings, classes, seed):
         assert X_train.shape == (20, 4)
         assert len(y_test) == len(X_test) == 10
         np.testing.assert_allclose(X_train.std(axis=0), 1)
@@ -168,7 +168,7 @@ def test_coding_table_runs_every_coding_on_one_split(toy_data, tmp_path):
 def test_coding_table_refuses_data_of_another_size(toy_data, tmp_path):
     toy_data.protocol["datasets"]["win"]["n_test"] = 9
     report = run_experiment(TABLES["2"](toy_data.protocol), tmp_path)
-    assert "win has 30 rows, Table I has 29" in report.failures[0].error
+    assert "win has 30 rows instead of 29" in report.failures[0].error
 
 
 # --- the registry ------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_help_has_an_example():
     [
         (["nobody1900"], "no paper 'nobody1900'; available: vangestel2002"),
         (["nobody1900", "--list"], "no paper 'nobody1900'"),
-        (["vangestel2002", "--table", "9"], "has no table '9' here; available: 2, 3"),
+        (["vangestel2002", "--table", "9"], "has no table '9' here; available: 2, 2-per-bit, 3, usps"),
         (["vangestel2002", "--dataset", "wine"], "no dataset 'wine' in these tables; available: bal"),
         ([], "say which paper: vangestel2002"),
     ],

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from polymargin.codebooks import Codebook, adaptive_coding, grow_codebook, one_vs_one, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
-from polymargin.kernels import Kernel, resolve_kernel
+from polymargin.kernels import Kernel, Precomputed, resolve_kernel
 from polymargin.kernels._base import weighted_moments
 from polymargin.machines import TrainingRows
 from polymargin.outputs import Outputs
@@ -245,8 +245,9 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.kernel != "precomputed"
-        tags.input_tags.pairwise = self.kernel == "precomputed"
+        pairwise = self.kernel == "precomputed" or isinstance(self.kernel, Precomputed)
+        tags.input_tags.sparse = not pairwise
+        tags.input_tags.pairwise = pairwise
         return tags
 
 

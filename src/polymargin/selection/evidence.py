@@ -44,7 +44,7 @@ class LevelTwo:
 
     def __init__(self, centring: Centring, form: Tridiagonal):
         self.centring, self.form = centring, form
-        self._grid_costs: dict[tuple[float, float], Array] = {}
+        self._grid_costs: dict[float, Array] = {}
 
     @classmethod
     def of(cls, A: Array, centring: Centring, Y: Array) -> LevelTwo:
@@ -77,17 +77,12 @@ class LevelTwo:
         degrees = self.centring.total - 1.0
         return logs + degrees * np.log(fit), ridge * (inverses - degrees * norm / fit)
 
-    @property
-    def rounding(self) -> float:
-        """How far rounding has pushed eigenvalues below zero; a ridge must be well above."""
-        return max(0.0, -float(self.form.eigenvalues[0]))
-
-    def grid_costs(self, scale: float, lowest: float) -> Array:
+    def grid_costs(self, scale: float) -> Array:
         """Return the costs of all columns on the grid of ridges, shape (grid, L), computed once."""
-        if (scale, lowest) not in self._grid_costs:
-            costs = [self.cost(float(np.exp(point)))[0] for point in log_ridge_grid(scale, lowest)]
-            self._grid_costs[scale, lowest] = np.stack(costs)
-        return self._grid_costs[scale, lowest]
+        if scale not in self._grid_costs:
+            costs = [self.cost(float(np.exp(point)))[0] for point in log_ridge_grid(scale)]
+            self._grid_costs[scale] = np.stack(costs)
+        return self._grid_costs[scale]
 
     def log_evidence(self, ridge: float, columns: Array | slice = slice(None)) -> Array:
         """Return the level-three log-evidence of each column, up to a constant in N."""
@@ -109,10 +104,9 @@ def log_evidence(total: float, ridge: Any, fit: Array, logs: Any, inverses: Any)
 Members = Sequence[tuple[LevelTwo, Array]]
 
 
-def log_ridge_grid(scale: float, lowest: float = 0.0) -> Array:
-    """Return the logarithms of the ridges that are tried first, for kernels of this mean eigenvalue; none is lower."""
-    low = np.log(max(RIDGE_RANGE[0] * scale, lowest))
-    high = max(np.log(RIDGE_RANGE[1] * scale), low + np.log(10.0))
+def log_ridge_grid(scale: float) -> Array:
+    """Return the logarithms of the ridges that are tried first, for kernels of this mean eigenvalue."""
+    low, high = np.log(RIDGE_RANGE[0] * scale), np.log(RIDGE_RANGE[1] * scale)
     return np.linspace(low, high, 1 + 3 * round((high - low) / np.log(10.0)))
 
 
@@ -124,9 +118,8 @@ def best_ridge(members: Members) -> float:
         return sum(float(c.sum()) for c, _ in parts), sum(float(s.sum()) for _, s in parts)
 
     scale = float(np.mean([level.centring.lift for level, _ in members]))
-    safe = 4.0 * max(level.rounding for level, _ in members)
-    grid = log_ridge_grid(scale, safe)
-    costs = sum(level.grid_costs(scale, safe)[:, columns].sum(axis=1) for level, columns in members)
+    grid = log_ridge_grid(scale)
+    costs = sum(level.grid_costs(scale)[:, columns].sum(axis=1) for level, columns in members)
     best = int(np.argmin(costs))
     left, right = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
     # The derivative finds the minimum to machine precision, which the cost itself cannot.
@@ -151,8 +144,9 @@ Profile = Callable[[int, float, bool], LevelTwo]
 Pool = Sequence[tuple[int, Array]]
 
 #: gamma is searched on the lattice unit · 2^(k/2): on these points with a sample of the rows first, then with all
-#: rows at steps of two and of one from the best. A best point on an edge moves the range, within the limit.
-COARSE, STEPS, LIMIT = range(-16, 9, 4), (2, 1), 32
+#: rows at steps of two and of one from the best. A best point on an edge moves the range, within the limit, as long
+#: as a step gains more than this many nats: a kernel so wide that it is as good as linear gains nothing any more.
+COARSE, STEPS, LIMIT, LEAST_GAIN = range(-16, 9, 4), (2, 1), 32, 0.01
 
 
 def choose(
@@ -204,6 +198,8 @@ def _climb(
             if point not in tried:
                 tried[point] = attempt(point)
         best = max(tried, key=lambda point: tried[point].log_evidence)
-        if best not in (min(tried), max(tried)) or abs(best) >= LIMIT:
+        inner = min((point for point in tried if point != best), key=lambda point: abs(point - best))
+        gain = tried[best].log_evidence - tried[inner].log_evidence
+        if best not in (min(tried), max(tried)) or abs(best) >= LIMIT or gain < LEAST_GAIN:
             return best
         points = (best - step, best + step)

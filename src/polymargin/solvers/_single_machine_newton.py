@@ -62,6 +62,9 @@ def newton_on_face(
         whitened = residual - constraints @ multipliers  # Lᵀδ
         delta = solve_triangular(factor, whitened, lower=False, check_finite=False)
         delta[held] = 0.0
+        # Rounding in an ill-conditioned H must not cost flow conservation.
+        open_ = equalities * ~held[:, None]
+        delta -= open_ @ np.linalg.lstsq(open_.T @ open_, equalities.T @ delta, rcond=1e-12)[0]
         with np.errstate(divide="ignore", invalid="ignore"):
             reach = np.where(delta > 0.0, (limit - value) / delta, np.where(delta < 0.0, -value / delta, np.inf))
         step = min(1.0, float(reach.min()))
