@@ -129,12 +129,22 @@ def test_command_prints_the_table_and_writes_the_report(iris_file, tmp_path):
     assert "[b]&lt;i&gt;flowers" in report.read_text()
 
 
+def test_command_with_support_vector_machines(iris_file):
+    result = run(iris_file, "-r", 1, "-m", "svm", "-c", "one-vs-one", "--json")
+    assert result.exit_code == 0, result.stderr
+    scores = json.loads(result.stdout)["scores"]
+    assert [score["decoding"] for score in scores] in (["hamming", "loss"], ["loss", "hamming"])
+    assert all(score["accuracy"]["mean"] > 0.9 for score in scores)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["nosuch"], "no dataset 'nosuch'"),
         (["nosuch.csv"], "no file nosuch.csv"),
         (["wine", "-k", "cosine"], "unknown kernel 'cosine'"),
+        (["wine", "-m", "knn"], "unknown machine 'knn'"),
+        (["wine", "-m", "svm", "-d", "bayes", "-r", "1"], "support vector machines have no variances"),
         (["wine", "-c", "all-vs-all"], "unknown coding 'all-vs-all'"),
         (["wine", "-d", "guess"], "unknown decoding 'guess'"),
         (["wine", "--target", "x"], "--target names a column of a CSV file"),

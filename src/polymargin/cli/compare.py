@@ -23,7 +23,9 @@ __all__ = ["command"]
 _USAGE = 2
 _CODINGS = ["one-vs-one", "one-vs-all", "minimal", "ecoc"]
 _DECODINGS = ["bayes", "hamming", "loss"]
+_DECODINGS_WITHOUT_VARIANCES = ["hamming", "loss"]
 _KERNELS = ("rbf", "laplacian", "poly", "linear")
+_MACHINES = ("ls-svm", "svm")
 
 
 def command(
@@ -38,6 +40,9 @@ def command(
         list[str] | None, typer.Option("--decoding", "-d", help="Only this decoding (may be repeated).")
     ] = None,
     kernel: Annotated[str, typer.Option("--kernel", "-k", help="rbf, laplacian, poly or linear.")] = "rbf",
+    machine: Annotated[
+        str, typer.Option("--machine", "-m", help="ls-svm (evidence) or svm (cross-validation).")
+    ] = "ls-svm",
     repeats: Annotated[int, typer.Option("--repeats", "-r", min=1, help="Random stratified splits.")] = 10,
     test_size: Annotated[
         float, typer.Option("--test-size", min=0.01, max=0.99, help="Share of rows kept for testing.")
@@ -51,23 +56,33 @@ def command(
     """Compare output codings and decoders on repeated stratified splits.
 
     Numeric columns are standardised, missing values filled with the mean, nominal columns one-hot encoded, all
-    learned from the training rows of each split. The machines are least-squares SVMs that infer C and the kernel
-    width by themselves. Mean and standard deviation over the splits are printed, the best log-loss first.
+    learned from the training rows of each split. The machines choose C and the kernel width by themselves:
+    least-squares SVMs by the evidence, SVMs by cross-validation. Mean and standard deviation over the splits are
+    printed, the best log-loss first.
 
     Example: [bold]polymargin compare wine[/bold], [bold]polymargin compare my.csv --target species[/bold]
     """
     if kernel not in _KERNELS:
         fail(f"unknown kernel {kernel!r}; choose one of {', '.join(_KERNELS)}", _USAGE)
+    if machine not in _MACHINES:
+        fail(f"unknown machine {machine!r}; choose one of {', '.join(_MACHINES)}", _USAGE)
+    decodings = decoding or (_DECODINGS if machine == "ls-svm" else _DECODINGS_WITHOUT_VARIANCES)
     dataset = _load(data, target)
     try:
-        rows = _scores(dataset, coding or _CODINGS, decoding or _DECODINGS, kernel, repeats, test_size, seed)
+        rows = _scores(dataset, coding or _CODINGS, decodings, machine, kernel, repeats, test_size, seed)
     except (ValueError, MemoryError) as error:
         fail(str(error))
     summary = _summarise(rows)
     if as_json:
-        document = {"data": dataset.name, "kernel": kernel, "repeats": repeats, "scores": summary}
+        document = {
+            "data": dataset.name,
+            "machine": machine,
+            "kernel": kernel,
+            "repeats": repeats,
+            "scores": summary,
+        }
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    table = _table(dataset, kernel, repeats, summary)
+    table = _table(dataset, machine, kernel, repeats, summary)
     if not as_json:
         results().print(table)
     if report is not None:
@@ -102,6 +117,7 @@ def _scores(
     dataset: Any,
     codings: Sequence[str],
     decodings: Sequence[str],
+    machine: str,
     kernel: str,
     repeats: int,
     test_size: float,
@@ -110,7 +126,8 @@ def _scores(
     from sklearn.model_selection import StratifiedShuffleSplit
 
     from polymargin import datasets
-    from polymargin.comparison import compare_codings
+    from polymargin.comparison import Hinge, compare_codings, least_squares
+    from polymargin.decoders import Loss
 
     splits = StratifiedShuffleSplit(repeats, test_size=test_size, random_state=seed)
     console = errors()
@@ -123,6 +140,7 @@ def _scores(
         transient=True,
         disable=not console.is_terminal,
     )
+    own_loss = Loss("squared" if machine == "ls-svm" else "hinge")
     scores = []
     with bar:
         task = bar.add_task(f"compare on {escape(dataset.name)}", total=repeats)
@@ -137,8 +155,9 @@ def _scores(
                 X_test,
                 dataset.y[test],
                 codings=codings,
-                decodings=decodings,
+                decodings={decoding: own_loss if decoding == "loss" else decoding for decoding in decodings},
                 kernel=kernel,
+                machines=least_squares if machine == "ls-svm" else Hinge(random_state=seed + number),
                 random_state=seed + number,
             )
             bar.update(task, advance=1)
@@ -178,11 +197,11 @@ def _mean_sd(values: list[float | None]) -> dict[str, float] | None:
     return {"mean": mean, "sd": math.sqrt(spread)}
 
 
-def _table(dataset: Any, kernel: str, repeats: int, summary: list[dict[str, Any]]) -> Table:
+def _table(dataset: Any, machine: str, kernel: str, repeats: int, summary: list[dict[str, Any]]) -> Table:
     rows, features = dataset.X.shape
     table = Table(
         title=f"{escape(dataset.name)}: {rows} rows, {features} features, {dataset.n_classes} classes; "
-        f"{kernel} kernel, {repeats} splits",
+        f"{machine}, {kernel} kernel, {repeats} splits",
         caption="mean (standard deviation) on test rows; a dash where a decoder gives no probabilities",
     )
     table.add_column("coding")

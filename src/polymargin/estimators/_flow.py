@@ -83,7 +83,7 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         data = self._training_rows(X, y, sample_weight)
-        decoder = resolve_decoder(self.decoding)
+        decoder = self._resolved_decoder()
         codebook = self._resolved_codebook(data)
         decoder.check(codebook)
         self._fit_machines(data, codebook, decoder)
@@ -175,6 +175,10 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         if self.support_.size < weights.size:
             X = X[np.ix_(self.support_, self.support_)] if kernel.precomputed else X[self.support_]
         return TrainingRows(kernel, X, class_index[self.support_], weights[self.support_])
+
+    def _resolved_decoder(self) -> Decoder:
+        """Return a fresh decoder."""
+        return resolve_decoder(self.decoding)
 
     def _resolved_codebook(self, data: TrainingRows) -> Codebook:
         """Return the codebook, grown with the estimator's own machines if the coding is adaptive."""

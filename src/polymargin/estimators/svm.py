@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.codebooks import Codebook
-from polymargin.decoders import Decoder
+from polymargin.decoders import Decoder, Loss
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
 from polymargin.machines import TrainingRows
 from polymargin.outputs import Outputs
@@ -51,8 +51,9 @@ class SVMClassifier(DichotomyClassifier):
 default="one-vs-one"
         How the classes are divided into dichotomies.
     decoding : str or Decoder, default="hamming"
-        How the outputs of the machines become labels: "hamming" (with one-vs-one the votes of ``SVC``), "loss",
-        "argmax", "votes", "dag", or any decoder that needs no variances.
+        How the outputs of the machines become labels: "hamming" (with one-vs-one the votes of ``SVC``), "loss" (the
+        hinge loss, with which the machines are trained), "argmax", "votes", "dag", or any decoder that needs no
+        variances.
     selection : {"cv", None}, default="cv"
         How C and gamma are selected where they are None: by cross-validated accuracy on a grid that grows where the
         best point lies on its edge. None: both must be given.
@@ -177,6 +178,13 @@ default="one-vs-one"
         # Only the decoder needed the rows that are no support vectors.
         self.bank_ = self.bank_.without_training()
         return self
+
+    def _resolved_decoder(self) -> Decoder:
+        return (
+            Loss("hinge")
+            if isinstance(self.decoding, str) and self.decoding == "loss"
+            else super()._resolved_decoder()
+        )
 
     def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> None:
         from polymargin.machines.svm import fit_svm_bank
