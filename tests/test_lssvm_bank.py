@@ -344,7 +344,7 @@ def test_rows_that_are_all_equal_say_the_mean_label(name):
 
 def test_a_rare_class_is_never_lost_from_the_sample_of_the_search(monkeypatch):
     """Many rows are searched coarsely on a sample; a class of one row must be in it, whatever its number."""
-    import polymargin.machines.lssvm as module
+    import polymargin.machines._gram as module
 
     monkeypatch.setattr(module, "_SAMPLE", 20)
     rng = np.random.default_rng(0)

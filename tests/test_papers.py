@@ -143,15 +143,20 @@ def toy_data(monkeypatch):
     protocol = TABLES["2"]().protocol | {"datasets": {"win": {"n_train": 20, "n_test": 10}}, "replicates": 2}
     seen = []
 
-    def fit_and_score(self, X_train, y_train, X_test, y_test, *, kernel, codings, decodings, classes, seed):
+    def compare_codings(X_train, y_train, X_test, y_test, *, kernel, codings, decodings, random_state, **_):
         assert X_train.shape == (20, 4)
         assert len(y_test) == len(X_test) == 10
         np.testing.assert_allclose(X_train.std(axis=0), 1)
         assert not np.isnan(X_test).any()
-        seen.append((kernel, seed, X_train.tobytes()))
-        return {(coding, decoding): 90.0 + len(kernel) for coding in codings for decoding in decodings}
+        seen.append((kernel, random_state, X_train.tobytes()))
+        accuracy = (90 + len(kernel)) / 100
+        return [
+            SimpleNamespace(coding=coding, decoding=decoding, accuracy=accuracy)
+            for coding in codings
+            for decoding in decodings
+        ]
 
-    monkeypatch.setattr(TABLES["2"], "fit_and_score", fit_and_score)
+    monkeypatch.setattr(_coding_table, "compare_codings", compare_codings)
     return SimpleNamespace(protocol=protocol, seen=seen)
 
 

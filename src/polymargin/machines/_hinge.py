@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from polymargin import _memory
 from polymargin.codebooks import Codebook
 from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
+from polymargin.machines._gram import check_base
 from polymargin.machines._rows import TrainingRows
-from polymargin.machines.lssvm import _check_base
 from polymargin.solvers import _smo_kernels
 from polymargin.solvers.smo import Solution
 from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies_path
@@ -117,7 +117,7 @@ class HingeRows:
     def base(self) -> Array:
         """Return the kernel's base matrix among the different rows, checked, in float64."""
         base = self.kernel.base_among(self._data.X, self.first).astype(np.float64, copy=False)
-        _check_base(base, self.kernel)
+        check_base(base, self.kernel)
         return base
 
     def require_gram(self, n_matrices: int, remedy: str) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from polymargin.comparison import Machines, compare_codings
 from polymargin.datasets import Dataset, load_for
+from polymargin.decoders import Decoder
 from polymargin.reproduction import (
     Experiment,
     Figure,
@@ -76,55 +77,32 @@ class CodingTable(Experiment):
         seed = derive_seed(self.protocol["seed"], job["dataset"], int(job["randomisation"]))
         train, test = random_split(y, size["n_train"], size["n_test"], seed)
         X_train, X_test = standardise(X[train], X[test])
-        accuracies = self.fit_and_score(
+        scores = compare_codings(
             X_train,
             y[train],
             X_test,
             y[test],
-            kernel=job["kernel"],
             codings=self.protocol["codings"],
-            decodings=self.protocol["decodings"],
+            decodings={name: self.decoders().get(name, name) for name in self.protocol["decodings"]},
+            kernel=job["kernel"],
+            machines=self.machines(job["kernel"], seed),
+            shared_parameters=self.protocol["parameters"] == "shared",
             classes=self.protocol["class_order"].get(job["dataset"], np.unique(y)),
-            seed=seed,
+            random_state=seed,
         )
+        accuracies = {(score.coding, score.decoding): 100.0 * score.accuracy for score in scores}
         return [
             {**cell.asdict(), "value": accuracies[cell["coding"], cell["decoding"]], "seed": seed}
             for cell in self.cells(job)
         ]
 
     @abstractmethod
-    def fit_and_score(
-        self,
-        X_train: NDArray[np.float64],
-        y_train: NDArray[Any],
-        X_test: NDArray[np.float64],
-        y_test: NDArray[Any],
-        *,
-        kernel: str,
-        codings: Sequence[str],
-        decodings: Sequence[str],
-        classes: Sequence[Any],
-        seed: int,
-    ) -> dict[tuple[str, str], float]:
-        """Fit the machines of every coding once, decode with every decoder.
+    def decoders(self) -> dict[str, Decoder]:
+        """Return the decoders whose names mean something particular in this table."""
 
-        Parameters
-        ----------
-        X_train, X_test : ndarray of shape (n_train, d) and (n_test, d)
-            Standardised, without missing values.
-        y_train, y_test : ndarray of shape (n_train,) and (n_test,)
-        kernel : {"linear", "rbf"}
-        codings, decodings : sequence of str
-        classes : sequence
-            The classes in the order in which the minimal coding numbers them.
-        seed : int
-            For what is random in the models: the ECOC codebook, the folds.
-
-        Returns
-        -------
-        dict of (coding, decoding) to float
-            Test accuracy in percent.
-        """
+    @abstractmethod
+    def machines(self, kernel: str, seed: int) -> Machines:
+        """Return how the machines of this table are trained."""
 
     def paper_figures(self) -> list[Figure]:
         """Return the 160 figures of the table."""

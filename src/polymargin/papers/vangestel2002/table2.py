@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
+from polymargin.comparison import Machines, least_squares
+from polymargin.decoders import Bayes, Decoder
 from polymargin.papers.vangestel2002._coding_table import CodingTable
 
 __all__ = ["Table2", "Table2PerBit"]
@@ -20,39 +16,13 @@ class Table2(CodingTable):
     title = "Van Gestel et al. (2002), Table II: LS-SVMs, test accuracy in %"
     table = "2"
 
-    def fit_and_score(
-        self,
-        X_train: NDArray[np.float64],
-        y_train: NDArray[Any],
-        X_test: NDArray[np.float64],
-        y_test: NDArray[Any],
-        *,
-        kernel: str,
-        codings: Sequence[str],
-        decodings: Sequence[str],
-        classes: Sequence[Any],
-        seed: int,
-    ) -> dict[tuple[str, str], float]:
-        """Fit the machines of every coding once, decode with every decoder; see `CodingTable`."""
-        from polymargin.comparison import compare_codings
-        from polymargin.decoders import Bayes
+    def decoders(self) -> dict[str, Decoder]:
+        """Return Bayesian decoding with the machines' own noise variances, as in the paper."""
+        return {"bayes": Bayes(update=self.protocol["dont_cares"], noise="model")}
 
-        # The paper's noise variance is the machine's own.
-        decoders = {"bayes": Bayes(update=self.protocol["dont_cares"], noise="model")}
-
-        scores = compare_codings(
-            X_train,
-            y_train,
-            X_test,
-            y_test,
-            codings=codings,
-            decodings={decoding: decoders.get(decoding, decoding) for decoding in decodings},
-            kernel=kernel,
-            shared_parameters=self.protocol["parameters"] == "shared",
-            classes=classes,
-            random_state=seed,
-        )
-        return {(score.coding, score.decoding): 100.0 * score.accuracy for score in scores}
+    def machines(self, kernel: str, seed: int) -> Machines:
+        """Return least-squares machines in the evidence framework."""
+        return least_squares
 
 
 class Table2PerBit(Table2):

@@ -1,0 +1,108 @@
+"""The Gram matrix of one group of rows, centred, checked, and the evidence computed from it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin.kernels import Kernel
+from polymargin.machines._rows import TrainingRows
+from polymargin.selection import evidence
+from polymargin.solvers.centring import Centring, centre
+from polymargin.solvers.ridge import NotPositiveDefinite
+
+Array = NDArray[Any]
+
+#: Groups of more rows than this are searched coarsely on a sample of this size.
+_SAMPLE = 500
+
+
+class RowGroupGram:
+    """The rows that some columns of the codebook share, and the Gram matrix among them."""
+
+    def __init__(self, data: TrainingRows, rows: Array, columns: Array, targets: Array):
+        self.data, self.rows, self.columns = data, rows, columns
+        self.targets = targets[np.ix_(rows, columns)].astype(np.float64)
+        self.weights = data.weights[rows]
+        self._levels: dict[tuple[float, bool], evidence.LevelTwo] = {}
+
+    @cached_property
+    def base(self) -> Array:
+        base = self.data.kernel.base_among(self.data.X, self.rows).astype(np.float64, copy=False)
+        check_base(base, self.data.kernel)
+        return base
+
+    def release(self) -> None:
+        """Forget the base matrix and what was computed from it."""
+        self.__dict__.pop("base", None)
+        self._levels.clear()
+
+    def centred(self, gamma: float) -> tuple[Centring, Array]:
+        """Return the centring and the centred matrix A for one gamma."""
+        return _centred(self.data.kernel, self.base, gamma, self.weights)
+
+    @cached_property
+    def sample(self) -> Array:
+        """Positions of a sample of the rows that keeps every class's share and does not depend on their order."""
+        # Rows in the order of their mean distance to all rows, within each class: every m-th is a fair sample.
+        class_index = self.data.class_index[self.rows]
+        order = np.lexsort((self.weights @ self.base, class_index))
+        counts = np.unique(class_index, return_counts=True)[1]
+        # A class too small to be met by chance is represented by its middle row.
+        middles = np.cumsum(counts) - (counts + 1) // 2
+        evenly = np.linspace(0, order.size - 1, _SAMPLE).round().astype(int)
+        return np.sort(order[np.union1d(evenly, middles)])
+
+    def level_two(self, gamma: float, sample: bool) -> evidence.LevelTwo:
+        """Return the evidence of one gamma for the group's columns, on a sample of its rows if there are many."""
+        sample &= self.rows.size > _SAMPLE
+        if (gamma, sample) not in self._levels:
+            part = self.sample if sample else np.arange(self.rows.size)
+            base = self.base[np.ix_(part, part)] if sample else self.base
+            centring, A = _centred(self.data.kernel, base, gamma, self.weights[part])
+            level = evidence.LevelTwo.of(A, centring, self.targets[part])
+            _check_spectrum(
+                level.form.eigenvalues, float(np.diagonal(base) @ self.weights[part]), self.data.kernel
+            )
+            self._levels[gamma, sample] = level
+        return self._levels[gamma, sample]
+
+
+def check_base(base: Array, kernel: Kernel) -> None:
+    """Refuse a matrix that is no Gram matrix."""
+    if not np.isfinite(base).all():
+        raise ValueError(f"the kernel matrix holds infinite or undefined values; {_remedy(kernel)}")
+    if kernel.untrusted and not np.allclose(base, base.T, rtol=1e-6, atol=1e-8 * np.abs(base).max()):
+        raise ValueError("the kernel matrix is not symmetric, so it is not a kernel's")
+
+
+def _centred(kernel: Kernel, base: Array, gamma: float, weights: Array) -> tuple[Centring, Array]:
+    """Return the centring and the centred matrix A of the kernel for one gamma."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        centring, A = centre(kernel.apply(base, gamma), weights)
+    if not np.isfinite(centring.grand_mean):
+        raise ValueError(f"the kernel matrix holds infinite or undefined values; {_remedy(kernel)}")
+    return centring, A
+
+
+def _check_spectrum(eigenvalues: Array, trace: float, kernel: Kernel) -> None:
+    """Refuse a Gram matrix with clearly negative eigenvalues."""
+    # A matrix from outside, of this trace before it was centred, may have been computed in single precision.
+    tolerance = 1e-7 * (trace if kernel.untrusted else float(eigenvalues[-1]))
+    if eigenvalues[0] < -tolerance:
+        raise NotPositiveDefinite(
+            f"the kernel matrix is not positive semi-definite: its eigenvalues reach from {eigenvalues[0]:.3g} "
+            f"to {eigenvalues[-1]:.3g}; {_remedy(kernel)}"
+        )
+
+
+def _remedy(kernel: Kernel) -> str:
+    """Say what to do about a matrix that is no Gram matrix."""
+    if kernel.untrusted:
+        return "use a positive definite kernel"
+    remedy = "scale the features, for example with StandardScaler"
+    degree = getattr(kernel, "degree", 1)
+    return remedy if float(degree).is_integer() and degree > 0 else "use a whole, positive degree"
