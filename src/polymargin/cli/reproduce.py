@@ -1,9 +1,10 @@
-"""``polymargin reproduce``: a paper's tables computed again, ours beside theirs."""
+"""``polymargin reproduce``: a paper's tables computed again, ours beside theirs, and its figures drawn again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +37,10 @@ def command(
     table: Annotated[
         list[str] | None, typer.Option("--table", "-t", help="Only this table (may be repeated).")
     ] = None,
+    figure: Annotated[
+        list[str] | None,
+        typer.Option("--figure", help="Draw this figure (may be repeated); needs matplotlib."),
+    ] = None,
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", "-d", help="Only this dataset (may be repeated).")
     ] = None,
@@ -51,9 +56,11 @@ def command(
         bool, typer.Option("--no-run", help="Compute nothing: compare what is finished.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON.")] = False,
-    list_tables: Annotated[bool, typer.Option("--list", help="List papers and tables, and leave.")] = False,
+    list_tables: Annotated[
+        bool, typer.Option("--list", help="List papers, tables and figures, and leave.")
+    ] = False,
 ) -> None:
-    """Compute a paper's tables again and print them beside the paper's, cell by cell.
+    """Compute a paper's tables again and print them beside the paper's, cell by cell; draw its figures again.
 
     Runs may be killed at any moment: the same command resumes where they stopped.
 
@@ -66,6 +73,10 @@ def command(
         fail(f"say which paper: {', '.join(available())}", _USAGE)
     experiments = _experiments(paper, table)
     folder = results_dir or Path("polymargin-results") / paper
+    if figure:
+        _draw(paper, figure, folder)
+        if not table:
+            return
     chosen = _chooser(experiments, dataset)
     documents, failed = [], False
     for experiment in experiments.values():
@@ -90,6 +101,8 @@ def _list(paper: str | None) -> None:
             typer.echo(f"{name}: {', '.join(known.authors)}: {known.title}")
             for number, make in found.items():
                 typer.echo(f"  --table {number}  {make().title}")
+            for number, draw in _figures(name).items():
+                typer.echo(f"  --figure {number}  {(draw.__doc__ or '').partition(chr(10))[0]}")
     except ReproductionError as error:
         fail(str(error), _USAGE)
 
@@ -103,6 +116,26 @@ def _experiments(paper: str, wanted: list[str] | None) -> dict[str, Experiment]:
         if number not in found:
             fail(f"{paper} has no table {number!r} here; available: {', '.join(found)}", _USAGE)
     return {number: found[number]() for number in wanted or found}
+
+
+def _figures(paper: str) -> Mapping[str, Callable[[Path], Path]]:
+    """Return a paper's figures by number; most have none here."""
+    return getattr(import_module(f"polymargin.papers.{paper}"), "FIGURES", {})
+
+
+def _draw(paper: str, wanted: list[str], folder: Path) -> None:
+    """Draw figures into the results folder, and print where they are."""
+    known = _figures(paper)
+    for number in wanted:
+        if number not in known:
+            fail(f"{paper} has no figure {number!r} here; available: {', '.join(known) or 'none'}", _USAGE)
+    for number in wanted:
+        try:
+            typer.echo(known[number](folder / f"{paper}-figure{number}.png"))
+        except ReproductionError as error:
+            fail(str(error))
+        except OSError as error:
+            fail(f"cannot write to the results folder {folder}: {error.strerror or error}")
 
 
 def _chooser(experiments: dict[str, Experiment], datasets: list[str] | None) -> Callable[[Key], bool] | None:

@@ -66,10 +66,14 @@ def newton_on_face(
         open_ = equalities * ~held[:, None]
         delta -= open_ @ np.linalg.lstsq(open_.T @ open_, equalities.T @ delta, rcond=1e-12)[0]
         with np.errstate(divide="ignore", invalid="ignore"):
-            reach = np.where(delta > 0.0, (limit - value) / delta, np.where(delta < 0.0, -value / delta, np.inf))
+            reach = np.where(
+                delta > 0.0, (limit - value) / delta, np.where(delta < 0.0, -value / delta, np.inf)
+            )
         step = min(1.0, float(reach.min()))
         at_bound = reach <= step
-        value = np.where(at_bound, np.where(delta > 0.0, limit, 0.0), np.clip(value + step * delta, 0.0, limit))
+        value = np.where(
+            at_bound, np.where(delta > 0.0, limit, 0.0), np.clip(value + step * delta, 0.0, limit)
+        )
         residual -= step * whitened
         moved = moved or step > 0.0
         crossing = np.flatnonzero(reach < 1.0)

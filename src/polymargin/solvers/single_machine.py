@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polymargin.solvers import _single_machine_kernels as kernels
 from polymargin.solvers._single_machine_graph import circulation, potentials
+from polymargin.solvers._single_machine_interior import InteriorPoint
 from polymargin.solvers._single_machine_newton import newton_on_face
 
 __all__ = ["Margins", "Solution", "Status", "required_margins", "solve", "solve_path"]
@@ -47,6 +48,8 @@ _FIRST_TOL, _SHRINK = 0.05, 0.25
 _NEWTON_FIRST, _NEWTON_AGAIN = 3.0, 1.0
 #: Newton steps need memory for f² numbers: f is at most n, or this.
 _FACE = 3000
+#: After so many rounds of Newton steps the interior point is tried, once.
+_INTERIOR_AFTER = 4
 #: Rounds without progress before giving up.
 _PATIENCE = 8
 
@@ -55,7 +58,9 @@ class Status(Enum):
     """How a run ended; the value is advice to the user."""
 
     CONVERGED = "converged: the relative duality gap is below tol"
-    ITERATION_LIMIT = "stopped by max_iter before tol was reached: raise max_iter, lower C, or scale the features"
+    ITERATION_LIMIT = (
+        "stopped by max_iter before tol was reached: raise max_iter, lower C, or scale the features"
+    )
     NO_PROGRESS = (
         "stopped because rounding leaves no better step: raise tol, lower C, or scale the features; "
         "check that the Gram matrix is positive semidefinite"
@@ -187,7 +192,7 @@ def solve(
     >>> x = np.array([-2.0, -1.0, 0.0, 0.5, 2.0, 3.0])
     >>> solution = solve(np.outer(x, x) + x[:, None] ** 2 * x**2, np.eye(3)[[0, 0, 1, 1, 2, 2]], C=10.0, tol=1e-6)
     >>> solution.is_optimal(1e-6), solution.support
-    (True, array([1, 2, 3, 4]))
+    (True, array([1, 2, 4]))
     """
     return _Solver(gram, labels, sample_weight).run(C, tol, max_iter, alpha0)
 
@@ -240,7 +245,9 @@ class _Solver:
             raise ValueError(f"a Gram matrix is square; this one has shape {self.gram.shape}")
         d, z = labels if isinstance(labels, Margins) else required_margins(labels)
         if d.shape[0] != n or z.shape != (n,) or z.min(initial=0) < 0 or z.max(initial=0) >= d.shape[1]:
-            raise ValueError(f"labels are for {d.shape[0]} rows and K = {d.shape[1]}, the Gram matrix has {n} rows")
+            raise ValueError(
+                f"labels are for {d.shape[0]} rows and K = {d.shape[1]}, the Gram matrix has {n} rows"
+            )
         weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         if weight.shape != (n,) or not ((weight >= 0.0) & np.isfinite(weight)).all():
             raise ValueError(f"sample_weight must be {n} finite values, none of them negative")
@@ -277,9 +284,7 @@ class _Solver:
             raise ValueError(f"alpha0 must have shape {self.d.T.shape}, not {given.shape}")
         np.clip(given[self.order].T, 0.0, self.upper, out=self.alpha)
         self.alpha[self.own] = 0.0
-        flow = np.stack([block.sum(axis=1) for block in np.split(self.alpha, self.starts[1:-1], axis=1)])
-        ratio = circulation(flow) / np.where(flow > 0.0, flow, 1.0)
-        self.alpha *= ratio[self.classes].T
+        self._conserve()
         self._refresh()
         linear = float((self.alpha * self.d).sum())
         quadratic = float((self.alpha * (self.E[self.own] - self.E + self.d)).sum())
@@ -290,9 +295,33 @@ class _Solver:
             np.clip(self.alpha * factor, 0.0, self.upper, out=self.alpha)
             self.E += (factor - 1.0) * (self.E - self.d)
 
+    def _conserve(self) -> None:
+        """Reduce α where a class sends out more than it receives."""
+        flow = self._flow(self.alpha)
+        ratio = circulation(flow) / np.where(flow > 0.0, flow, 1.0)
+        self.alpha *= ratio[self.classes].T
+
+    def _flow(self, values: Array) -> Array:
+        """Return the sums of α, or of what else belongs to the variables, over the rows of class z, shape (K, K)."""
+        return np.stack([block.sum(axis=1) for block in np.split(values, self.starts[1:-1], axis=1)])
+
+    def _balance(self) -> None:
+        """Mend a small imbalance of the classes by the free variables, those with the most room most."""
+        room = np.minimum(self.alpha, self.upper - self.alpha) ** 2
+        room[self.own] = 0.0
+        flow, weight = self._flow(self.alpha), self._flow(room)
+        weight += weight.T
+        laplacian = np.diag(weight.sum(axis=1)) - weight
+        price = np.linalg.lstsq(laplacian, flow.sum(axis=0) - flow.sum(axis=1), rcond=1e-12)[0]
+        self.alpha += room * (price[self.classes] - price[:, None])
+        np.clip(self.alpha, 0.0, self.upper, out=self.alpha)
+        flow = self._flow(self.alpha)
+        if np.abs(flow.sum(axis=0) - flow.sum(axis=1)).max() > 1e-12 * flow.sum():
+            self._conserve()
+
     def _beta(self) -> Array:
         """Return β of shape (n, K), rows in the order of the Gram matrix."""
-        beta = -self.alpha
+        beta = 0.0 - self.alpha  # no −0
         beta[self.own] = self.alpha.sum(axis=0)
         result = np.empty(beta.T.shape)
         result[self.order] = beta.T
@@ -318,13 +347,31 @@ class _Solver:
                            self.E, self.arcs, self.rows, self.scratch, self.tau, tol, limit)
         )  # fmt: skip
 
+    def _newton(self, largest: int) -> None:
+        """Go to the maximum on the face of the free variables, as far as the box allows."""
+        if newton_on_face(self.gram, self.order, self.classes, self.upper, self.alpha, self.E, largest):
+            self._refresh()
+
+    def _jump(self, tol: float, largest: int) -> None:
+        """Go on from where an interior point and a Newton step on its face lead, if that is higher."""
+        interior = InteriorPoint(self.gram, self.order, self.starts, self.classes)
+        if not interior.is_possible:
+            return
+        old = self.alpha.copy(), self.E.copy(), self._bounds()[0]
+        self.alpha[:] = interior.maximise(self.d, self.upper, 0.1 * tol)
+        self._balance()
+        self._refresh()
+        self._newton(largest)
+        if self._bounds()[0] < old[2]:
+            self.alpha, self.E = old[:2]
+
     def _maximise(self, tol: float, max_iter: int) -> tuple[Status, int]:
         """Alternate cycle steps and Newton steps until the gap, from a fresh E, satisfies tol."""
         K, n = self.d.shape
         variables = n * (K - 1)
         largest = max(n, _FACE)
         inner_tol = _FIRST_TOL * float(np.abs(self.d).max(initial=0.0))
-        n_iter = idle = 0
+        n_iter = idle = rounds = 0
         newton_at = _NEWTON_FIRST * variables
         chunk = 100 + variables // 4
         best_gap, best_dual = np.inf, -np.inf
@@ -349,7 +396,9 @@ class _Solver:
             if steps < limit:
                 inner_tol *= _SHRINK
             if n_iter >= newton_at or steps == 0:
-                if newton_on_face(self.gram, self.order, self.classes, self.upper, self.alpha, self.E, largest):
+                if newton_on_face(
+                    self.gram, self.order, self.classes, self.upper, self.alpha, self.E, largest
+                ):
                     self._refresh()
                 newton_at = n_iter + _NEWTON_AGAIN * variables
 

@@ -23,10 +23,11 @@ Array = NDArray[Any]
 #: Scores of K classes for rows of the plane: shape (n, 2) to (n, K).
 Scores = Callable[[Array], Array]
 
-#: The paper gives neither. Classes 1 and 2 are neighbours, class 3 is far from both.
-MEANS = np.array([[-1.9, -1.3], [1.3, -1.9], [0.4, 6.0]])
-COVARIANCE = np.array([[0.40, 0.10], [0.10, 0.55]])
-_SEED = 1998
+#: The paper gives no numbers. In units of the covariance the means are an equilateral triangle; seen with plain
+#: distances class 3 lies apart. The seed is one whose rows are as the text says: each class can be cut off by a line.
+MEANS = np.array([[0.0, 2.9], [0.0, -2.9], [6.5, 0.0]])
+COVARIANCE = np.diag([1.69, 1.0])
+_SEED = 27
 _PER_CLASS = 50
 _HARD = 1e6
 
@@ -77,9 +78,7 @@ def boundaries(X: Array, class_index: Array) -> dict[str, Boundaries]:
     from polymargin.machines.svm import fit_svm_bank
 
     codebook = one_vs_all(3)
-    bank = fit_svm_bank(
-        TrainingRows(Linear(), X, class_index, np.ones(class_index.size)), codebook, C=_HARD
-    )
+    bank = fit_svm_bank(TrainingRows(Linear(), X, class_index, np.ones(class_index.size)), codebook, C=_HARD)
     trained = bank.training_outputs(honest=False).margins
 
     def svm(scale: str | None) -> Scores:
@@ -136,38 +135,40 @@ def draw(path: Path) -> Path:
     """
     try:
         from matplotlib.figure import Figure
-        from matplotlib.lines import Line2D
     except ImportError as error:
         raise ReproductionError(
             "figures need matplotlib, which is not installed: pip install 'polymargin[plot]'"
         ) from error
 
     X, class_index = sample()
-    figure = Figure(figsize=(8.6, 5.6), layout="constrained")
-    axes = figure.subplots()
-    handles = []
-    for k, (colour, marker) in enumerate(_CLASSES):
-        rows = X[class_index == k]
-        handles.append(
-            axes.scatter(*rows.T, s=18, c=colour, marker=marker, linewidths=0, label=f"class {k + 1}")
-        )
-    handles.append(
-        axes.scatter(*MEANS.T, s=130, c="black", marker="*", edgecolors="white", zorder=4, label="means")
-    )
-    for name, style, colour, marker, label in _STYLES:
-        found = boundaries(X, class_index)[name]
-        for direction in found.directions:
-            ends = np.stack([found.crossing, found.crossing + 30.0 * direction])
-            axes.plot(*ends.T, linestyle=style, color=colour, linewidth=1.8)
-        if marker:
-            axes.plot(*found.crossing, marker, color=colour, markersize=9, fillstyle="none", markeredgewidth=1.8)
-        handles.append(
-            Line2D([], [], linestyle=style, color=colour, marker=marker, fillstyle="none", label=label)
-        )
+    found = boundaries(X, class_index)
+    figure = Figure(figsize=(10.0, 5.4), layout="constrained")
+    whole, close = figure.subplots(1, 2, width_ratios=[1.15, 1.0])
+    for axes, size in ((whole, 20.0), (close, 60.0)):
+        for k, (colour, marker) in enumerate(_CLASSES):
+            rows = X[class_index == k]
+            axes.scatter(*rows.T, s=size, c=colour, marker=marker, linewidths=0, label=f"class {k + 1}")
+        axes.scatter(*MEANS.T, s=150, c="black", marker="*", edgecolors="white", zorder=4, label="means")
+        for name, style, colour, marker, label in _STYLES:
+            for direction in found[name].directions:
+                ends = np.stack([found[name].crossing, found[name].crossing + 30.0 * direction])
+                axes.plot(*ends.T, linestyle=style, color=colour, linewidth=1.8)
+            # An empty line for the legend, with the style of the rays and the marker of the crossing.
+            axes.plot([], [], marker=marker, linestyle=style, color=colour, fillstyle="none", label=label)
+        axes.set(xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
     low, high = X.min(axis=0) - 0.6, X.max(axis=0) + 0.6
-    axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
-    axes.set_title("Three classes, one-vs-all linear machines", loc="left", fontsize=11)
-    figure.legend(handles=handles, loc="outside right center", frameon=False, handlelength=3.2)
+    whole.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    whole.set_title("Three Gaussian classes, equal covariances", loc="left", fontsize=11)
+    for name, _, colour, marker, _ in _STYLES:
+        x, y = found[name].crossing
+        close.plot(
+            x, y, marker=marker, color=colour, markersize=10, fillstyle="none", markeredgewidth=1.8, zorder=3
+        )
+    x, y = found["bayes"].crossing
+    close.set(xlim=(x - 1.9, x + 1.1), ylim=(y - 1.5, y + 1.5))
+    close.set_title("Where the boundaries cross", loc="left", fontsize=11)
+    handles, labels = whole.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, handlelength=4.0)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     return path
