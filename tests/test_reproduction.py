@@ -392,3 +392,15 @@ def test_lower_is_better_and_by_metric():
         "better",
         "better",
     ]
+
+
+def test_cells_that_the_paper_does_not_have_are_shown_but_not_counted():
+    figures = parse_figures(["column,mean,sd", "a,10.0,1.0"], "text")
+    rows = [{"column": name, "value": value} for name in ("a", "b") for value in (10.0, 11.0)]
+    comparison = compare_with_paper(rows, figures, replicates=2)
+    assert [(cell.key["column"], cell.verdict) for cell in comparison.cells] == [
+        ("a", "same"),
+        ("b", "unprinted"),
+    ]
+    assert (comparison.n_compared, comparison.n_not_worse) == (1, 1)
+    assert comparison.as_json()["cells"][1]["paper"] is None

@@ -220,7 +220,8 @@ def compare_codings(
 def _score(coding: str, decoding: str, decoder: Decoder, outputs: Any, class_index: Array) -> Score:
     predicted = decoder.scores(outputs).argmax(axis=1)
     loss = brier = None
-    if isinstance(decoder, ProbabilisticDecoder):
+    if decoder.probabilistic:
+        assert isinstance(decoder, ProbabilisticDecoder)
         log_proba = decoder.log_proba(outputs)
         loss, brier = log_loss(class_index, log_proba), brier_score(class_index, np.exp(log_proba))
     return Score(coding, decoding, accuracy(class_index, predicted), loss, brier)

@@ -17,7 +17,7 @@ from polymargin.reproduction import CellComparison, Comparison, Key, Layout, Sum
 __all__ = ["print_comparison"]
 
 T = TypeVar("T", bound=Hashable)
-_STYLE = {"better": "green", "same": "", "worse": "bold red", "missing": "dim"}
+_STYLE = {"better": "green", "same": "", "worse": "bold red", "missing": "dim", "unprinted": ""}
 
 
 def print_comparison(console: Console, title: str, comparison: Comparison, layout: Layout) -> None:
@@ -79,7 +79,7 @@ def _cell(cell: CellComparison) -> Text:
     style = _STYLE[cell.verdict]
     text = Text()
     text.append(_summary(cell.ours, cell.decimals) if cell.ours else "—", style=style)
-    text.append("\n" + _summary(cell.paper, cell.decimals), style="dim")
+    text.append("\n" + (_summary(cell.paper, cell.decimals) if cell.paper else "—"), style="dim")
     text.append("\n" + _apart(cell), style=style)
     return text
 
@@ -90,7 +90,7 @@ def _summary(summary: Summary, decimals: int) -> str:
 
 
 def _apart(cell: CellComparison) -> str:
-    if cell.ours is None:
+    if cell.ours is None or cell.paper is None:
         return ""
     if math.isnan(cell.standard_errors):  # no standard deviation on either side: the plain difference
         return f"{cell.difference:+.{cell.decimals}f} (no sd)"
@@ -111,7 +111,7 @@ def _print_summary(console: Console, comparison: Comparison) -> None:
     )
     if comparison.count("missing"):
         console.print(f"{comparison.count('missing')} cells are not computed yet.")
-    if any(math.isnan(cell.paper.sd) for cell in comparison.cells):
+    if any(cell.paper and math.isnan(cell.paper.sd) for cell in comparison.cells):
         console.print(
             "Where the paper prints no standard deviation, its mean is taken as exact.", style="dim"
         )
@@ -119,6 +119,7 @@ def _print_summary(console: Console, comparison: Comparison) -> None:
         console.print("Worse:", style="bold")
     for cell in comparison.exceptions:
         assert cell.ours is not None
+        assert cell.paper is not None
         ours, paper = _summary(cell.ours, cell.decimals), _summary(cell.paper, cell.decimals)
         console.print(Text(f"  {_name(cell.key)}: {ours} / {paper} / {_apart(cell)}", style="red"))
 

@@ -14,7 +14,7 @@ from polymargin.reproduction.keys import Key
 
 __all__ = ["CellComparison", "Comparison", "Summary", "compare_with_paper", "standard_errors_apart"]
 
-Verdict = Literal["better", "same", "worse", "missing"]
+Verdict = Literal["better", "same", "worse", "missing", "unprinted"]
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,21 @@ class CellComparison:
     Attributes
     ----------
     key : Key
-    paper : Summary
+    paper : Summary or None
+        None where the paper prints nothing.
     ours : Summary or None
         None where nothing is computed yet.
     standard_errors : float
         (ours − paper) in combined standard errors: its sign is that of the difference, not of the merit.
         ±inf where neither side varies and they differ; NaN where no standard deviation is known.
-    verdict : {"better", "same", "worse", "missing"}
-        Beyond the threshold in the good or the bad direction, or not.
+    verdict : {"better", "same", "worse", "missing", "unprinted"}
+        Beyond the threshold in the good or the bad direction, or not; or ours or the paper's is not there.
     decimals : int
         How many the paper prints.
     """
 
     key: Key
-    paper: Summary
+    paper: Summary | None
     ours: Summary | None
     standard_errors: float
     verdict: Verdict
@@ -69,15 +70,15 @@ class CellComparison:
 
     @property
     def difference(self) -> float:
-        """Ours − paper's; NaN where ours is missing."""
-        return self.ours.mean - self.paper.mean if self.ours else math.nan
+        """Ours − paper's; NaN where one of them is missing."""
+        return self.ours.mean - self.paper.mean if self.ours and self.paper else math.nan
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; what is infinite or unknown is null, and the verdict says which."""
         return {
             **self.key.asdict(),
             "ours": self.ours.as_json() if self.ours else None,
-            "paper": self.paper.as_json(),
+            "paper": self.paper.as_json() if self.paper else None,
             "difference": _finite(self.difference),
             "standard_errors": _finite(self.standard_errors),
             "verdict": self.verdict,
@@ -105,8 +106,8 @@ class Comparison:
 
     @property
     def n_compared(self) -> int:
-        """Cells for which there is something of ours."""
-        return len(self.cells) - self.count("missing")
+        """Cells for which there is something of ours and of the paper's."""
+        return len(self.cells) - self.count("missing") - self.count("unprinted")
 
     @property
     def n_not_worse(self) -> int:
@@ -185,8 +186,8 @@ def compare_with_paper(
     Returns
     -------
     Comparison
-        One cell per figure. Where no standard deviation is known on either side, any difference beyond the
-        printed figure's resolution decides the verdict.
+        One cell per figure, then those that the paper does not have. Where no standard deviation is known on
+        either side, any difference beyond the printed figure's resolution decides the verdict.
     """
     fields = list(figures[0].key) if figures else []
     values: dict[Key, list[float]] = {}
@@ -203,6 +204,11 @@ def compare_with_paper(
         apart = standard_errors_apart(ours, paper, figure.resolution)
         verdict = _verdict(apart, ours.mean - paper.mean, figure.resolution, direction, threshold)
         cells.append(CellComparison(figure.key, paper, ours, apart, verdict, figure.decimals))
+    printed = {figure.key for figure in figures}
+    decimals = max((figure.decimals for figure in figures), default=1)
+    for key, computed in values.items():
+        if key not in printed:
+            cells.append(CellComparison(key, None, Summary.of(computed), math.nan, "unprinted", decimals))
     return Comparison(tuple(cells), threshold)
 
 
