@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 
 from polymargin.solvers._single_machine_kernels import fill_hessian
 
@@ -55,10 +55,11 @@ def newton_on_face(
     equalities[np.arange(size), owner] = 1.0
     equalities[np.arange(size), others] -= 1.0
     constraints, held = forward(equalities), np.zeros(size, dtype=bool)
+    schur = constraints.T @ constraints
     moved = False
     residual = forward(slope)  # L⁻¹g, with H = LLᵀ and L the transpose of the factor
     while True:
-        multipliers = np.linalg.lstsq(constraints, residual, rcond=1e-12)[0]
+        multipliers = _multipliers(constraints, schur, residual)
         whitened = residual - constraints @ multipliers  # Lᵀδ
         delta = solve_triangular(factor, whitened, lower=False, check_finite=False)
         delta[held] = 0.0
@@ -86,7 +87,10 @@ def newton_on_face(
             break
         unit = np.zeros((size, new.size))
         unit[new, np.arange(new.size)] = 1.0
-        constraints = np.hstack([constraints, forward(unit)])
+        more = forward(unit)
+        corner = constraints.T @ more
+        schur = np.block([[schur, corner], [corner.T, more.T @ more]])
+        constraints = np.hstack([constraints, more])
     alpha[others, rows] = value
     return moved
 
@@ -104,3 +108,18 @@ def _factorise(gram: Array, rows: Index, owner: Index, others: Index) -> Any:
         except LinAlgError:
             ridge *= 1e3
     return None
+
+
+def _multipliers(constraints: Array, schur: Array, residual: Array) -> Array:
+    """Return the λ with the least |L⁻¹g − constraints λ|, by the normal equations and one refinement.
+
+    Where an equality follows from the others, the shift keeps λ from being large.
+    """
+    size = schur.shape[0]
+    try:
+        factor = cho_factor(schur + 1e-13 * np.trace(schur) / size * np.eye(size), check_finite=False)
+    except LinAlgError:
+        return np.linalg.lstsq(constraints, residual, rcond=1e-12)[0]
+    first = cho_solve(factor, constraints.T @ residual, check_finite=False)
+    rest = constraints.T @ (residual - constraints @ first)
+    return np.asarray(first + cho_solve(factor, rest, check_finite=False))

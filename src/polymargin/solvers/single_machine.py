@@ -358,7 +358,7 @@ class _Solver:
         if not interior.is_possible:
             return
         old = self.alpha.copy(), self.E.copy(), self._bounds()[0]
-        self.alpha[:] = interior.maximise(self.d, self.upper, 0.1 * tol)
+        self.alpha[:] = interior.maximise(self.d, self.upper, max(1e-3 * tol, 1e-9))
         self._balance()
         self._refresh()
         self._newton(largest)
@@ -396,10 +396,11 @@ class _Solver:
             if steps < limit:
                 inner_tol *= _SHRINK
             if n_iter >= newton_at or steps == 0:
-                if newton_on_face(
-                    self.gram, self.order, self.classes, self.upper, self.alpha, self.E, largest
-                ):
-                    self._refresh()
+                rounds += 1
+                if rounds == _INTERIOR_AFTER:
+                    self._jump(tol, largest)
+                else:
+                    self._newton(largest)
                 newton_at = n_iter + _NEWTON_AGAIN * variables
 
     def _certify(self, status: Status, n_iter: int) -> Solution:
