@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from polymargin import LSSVMClassifier, SVMClassifier
@@ -22,7 +23,13 @@ from polymargin.codebooks import (
     resolve_codebook,
 )
 from polymargin.decoders import Stack
-from polymargin.machines import TrainingRows
+from polymargin.estimators import _growth
+from polymargin.machines import TrainingRows, fit_svm_bank
+from polymargin.machines._hinge import SolverOptions
+from polymargin.machines.svm import SVMBank
+from polymargin.selection.folds import out_of_fold
+from polymargin.solvers.smo import Status
+from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies, solve_dichotomies_path
 
 
 def gaussians(n_classes, seed=0, spread=1.0, rows=12):
@@ -287,3 +294,235 @@ def test_scikit_learn_accepts_it(decoding):
         check_estimator(
             LSSVMClassifier(1.0, gamma="scale", coding="adaptive", decoding=decoding), on_skip=None
         )
+
+
+# --- warm starts ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def growth(monkeypatch):
+    """Record the machines of growing columns, and start them cold when told to."""
+
+    class Recorded(_growth.WarmColumns):
+        cold = False
+
+        def __init__(self, train, *arguments):
+            super().__init__(self.recorded(train), *arguments)
+
+        def recorded(self, train):
+            def train_and_remember(rows, box_weights, cv, start):
+                starts.append(start)
+                banks.append(train(rows, box_weights, cv, None if Recorded.cold else start))
+                return banks[-1]
+
+            return train_and_remember
+
+        def __call__(self, column):
+            if Recorded.cold:
+                self.column[:] = 0
+                self.whole[:] = self.without[:] = 0.0
+            margins.append(super().__call__(column))
+            columns.append(column.copy())
+            return margins[-1]
+
+    starts, banks, margins, columns = [], [], [], []
+    Recorded.starts, Recorded.banks, Recorded.margins, Recorded.columns = starts, banks, margins, columns
+    monkeypatch.setattr("polymargin.estimators.svm.WarmColumns", Recorded)
+
+    def forget():
+        for record in (starts, banks, margins, columns):
+            record.clear()
+
+    Recorded.forget = forget
+    return Recorded
+
+
+WARM = [
+    {"kernel": "poly", "degree": 2, "coef0": 1.0},
+    {"kernel": "rbf", "C": 30.0},
+    {"kernel": "rbf", "class_weight": "balanced"},
+    {"kernel": "rbf", "C": 0.3},  # no power of two: multiples of C are rounded
+]
+
+
+@pytest.mark.parametrize("parameters", WARM, ids=str)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_warm_machines_are_the_cold_ones(parameters, n_jobs, growth):
+    X, y = gaussians(6, 2, 1.5, rows=20)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, y.size)
+    model = SVMClassifier(coding="adaptive", tol=1e-7, n_jobs=n_jobs, **parameters)
+    warm = model.fit(X, y, weights).codebook_
+    warm_margins, warm_columns = np.array(growth.margins), np.array(growth.columns)
+    assert sum(start.any() for start in growth.starts) > 5
+    growth.forget()
+    growth.cold = True
+    assert model.fit(X, y, weights).codebook_ == warm
+    np.testing.assert_array_equal(growth.columns, warm_columns)
+    np.testing.assert_allclose(growth.margins, warm_margins, atol=1e-4)
+    assert not any(start.any() for start in growth.starts)
+
+
+def test_warm_starts_save_steps(growth, monkeypatch):
+    """Steps over many machines, of all rows and out of fold; single machines may take longer."""
+    steps = {}
+    hold_out = SVMBank.held_out_banks
+
+    def counted(self, **given):
+        banks = hold_out(self, **given)
+        steps["out of fold", growth.cold] += sum(int(bank.n_iter.sum()) for _, bank in banks)
+        return banks
+
+    monkeypatch.setattr(SVMBank, "held_out_banks", counted)
+    for growth.cold in (True, False):
+        steps["out of fold", growth.cold] = 0
+        growth.forget()
+        for seed in range(4):
+            X, y = gaussians(6, seed, 1.5, rows=30)
+            SVMClassifier(kernel="poly", degree=2, coef0=1.0, coding="adaptive").fit(X, y)
+        steps["all", growth.cold] = sum(int(bank.n_iter.sum()) for bank in growth.banks)
+    assert steps["all", False] < steps["all", True]
+    assert steps["out of fold", False] < steps["out of fold", True]
+
+
+def test_a_column_starts_from_the_one_it_grew_from(growth):
+    X, y = gaussians(6, 2, 1.5, rows=20)
+    SVMClassifier(coding="adaptive").fit(X, y)
+    before = np.zeros(6)
+    for column, start, bank in zip(growth.columns, growth.starts, growth.banks, strict=True):
+        grown = before.any() and (column[before != 0] == before[before != 0]).all()
+        assert start.any() == grown
+        used = np.flatnonzero(column[y])
+        assert start.shape == (1, used.size)
+        # Feasible: on the proper side, in the box, with sum zero, and zero for classes that joined.
+        assert (start[0] * column[y[used]] >= 0).all()
+        assert (np.abs(start) <= 1).all()
+        assert start.sum() == pytest.approx(0.0, abs=1e-9)
+        assert not start[0, before[y[used]] == 0].any()
+        assert bank.status == [Status.CONVERGED]
+        before = column
+
+
+def test_nothing_of_the_growth_is_left_in_the_estimator():
+    X, y = gaussians(5, 1, 1.5)
+    grown = SVMClassifier(coding="adaptive", n_jobs=2).fit(X, y)
+    given = SVMClassifier(coding=grown.codebook_.matrix).fit(X, y)
+    assert vars(grown).keys() == vars(given).keys()
+    np.testing.assert_array_equal(grown.margins(X), given.margins(X))
+    np.testing.assert_array_equal(grown.n_iter_, given.n_iter_)
+    again = SVMClassifier(coding="adaptive").fit(X, y)
+    assert again.codebook_ == grown.codebook_
+    np.testing.assert_array_equal(again.margins(X), grown.margins(X))
+
+
+def test_columns_may_differ_in_the_parameters_they_choose(growth):
+    X, y = gaussians(4, 3, 2.0, rows=15)
+    model = SVMClassifier(None, gamma=None, coding="adaptive", cv=3).fit(X, y)
+    assert len({float(bank.C[0]) for bank in growth.banks}) > 1
+    assert any(start.any() for start in growth.starts)
+    assert all(bank.status == [Status.CONVERGED] for bank in growth.banks)
+    assert model.score(X, y) > 0.7
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 5.0, 2: 0.2}])
+def test_class_weights_enter_the_growth(class_weight):
+    X, y = gaussians(4, 0, 2.5)
+    X, y = X[6:], y[6:]  # the first class has fewer rows
+    model = SVMClassifier(gamma=0.1, class_weight=class_weight, tol=1e-6)
+    rows = model._training_rows(X, y, None)
+    train = model._column_trainer(clone(model), rows, None)
+    margins = [train(np.array(column)) for column in ([-1, 1, 0, 0], [-1, 1, -1, 0])]
+    factors = model._class_weights(rows)[y]
+    for column, found in zip(([-1, 1, 0, 0], [-1, 1, -1, 0]), margins, strict=True):
+        targets = np.array(column)[y]
+        used = targets != 0
+        whole = SVC(gamma=0.1, tol=1e-6).fit(X[used], targets[used], factors[used])
+        np.testing.assert_allclose(found[~used], whole.decision_function(X[~used]), atol=1e-3)
+        for fold in out_of_fold(y, 5):
+            known = np.setdiff1d(np.flatnonzero(used), fold)
+            machine = SVC(gamma=0.1, tol=1e-6).fit(X[known], targets[known], factors[known])
+            test = fold[used[fold]]
+            np.testing.assert_allclose(found[test], machine.decision_function(X[test]), atol=1e-3)
+
+
+def test_given_folds_hold_while_the_codebook_grows(growth):
+    """Rows that belong together, here the even and the odd ones, are held out together."""
+    X, y = gaussians(4, 0, 2.0)
+    even = np.arange(y.size) % 2 == 0
+    splits = [(np.flatnonzero(even), np.flatnonzero(~even)), (np.flatnonzero(~even), np.flatnonzero(even))]
+    weights = np.where(np.arange(y.size) == 7, 0.0, 1.0)  # a row that is not there
+    SVMClassifier(gamma=0.1, tol=1e-6, coding="adaptive", cv=splits).fit(X, y, weights)
+    there = np.flatnonzero(weights)
+    targets = growth.columns[0][y[there]]
+    for train, test in splits:
+        train, test = (np.isin(there, rows) & (targets != 0) for rows in (train, test))
+        machine = SVC(gamma=0.1, tol=1e-6).fit(X[there[train]], targets[train])
+        expected = machine.decision_function(X[there[test]])
+        np.testing.assert_allclose(growth.margins[0][test], expected, atol=1e-3)
+
+
+def test_copies_of_rows_in_classes_that_join(growth):
+    """A row of one class that is also one of another, on the same side: one row in a larger box."""
+    X, y = on_a_line(0, 4, 4.5, 8)
+    X = np.round(X)
+    model = SVMClassifier(0.7, kernel="linear", coding=Adaptive(threshold=0.6), tol=1e-6).fit(X, y)
+    assert any(start.any() for start in growth.starts)
+    assert all(bank.status == [Status.CONVERGED] for bank in growth.banks)
+    assert model.codebook_.n_classes == 4
+
+
+@pytest.mark.parametrize("parameters", [{}, {"C": None, "cv": 3}], ids=str)
+def test_classes_of_one_row(parameters):
+    """Two such classes may be held out together, which leaves their machine nothing to learn from."""
+    y = np.r_[np.zeros(12, int), np.arange(1, 8)]
+    X = np.random.default_rng(2).normal(size=(y.size, 2)) + 3 * y[:, np.newaxis]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = SVMClassifier(coding="adaptive", **parameters).fit(X, y)
+    assert model.codebook_.n_classes == 8
+
+
+def test_starts_of_the_solver():
+    X, y = gaussians(2, 0, 3.0, rows=30)
+    K, signs = X @ X.T, 2.0 * y - 1.0
+    cold = solve_dichotomies(K, [Dichotomy(signs, 1.0)], tol=1e-6)[0]
+    warm = solve_dichotomies(K, [Dichotomy(signs, 1.0, alpha0=cold.alpha)], tol=1e-6)[0]
+    assert cold.n_iter > 0
+    assert warm.n_iter == 0
+    np.testing.assert_array_equal(warm.alpha, cold.alpha)
+    # What multiplication and division took off the bounds is put back.
+    rounded = solve_dichotomies(K, [Dichotomy(signs, 1.0, alpha0=cold.alpha * (1 - 1e-13))], tol=1e-6)[0]
+    np.testing.assert_array_equal(rounded.alpha == 1.0, cold.alpha == 1.0)
+    # On a path it is the first box that counts.
+    half = solve_dichotomies(K, [Dichotomy(signs, 0.5)], tol=1e-6)[0].alpha
+    first, second = solve_dichotomies_path(K, [Dichotomy(signs, 1.0, alpha0=half)], [0.5, 1.0], tol=1e-6)
+    assert first[0].n_iter == 0
+    np.testing.assert_allclose(second[0].objective, cold.objective, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("alpha0", "message"),
+    [
+        ([0.5, 0.5], "3 finite values"),
+        ([np.nan, 0.0, 0.0], "3 finite values"),
+        ([1.5, 1.5, 0.0], "leaves the box"),
+        ([-0.5, 0.0, 0.5], "leaves the box"),
+        ([0.5, 0.2, 0.2], "sum of signs"),
+    ],
+)
+def test_starts_that_are_not_feasible_are_refused(alpha0, message):
+    with pytest.raises(ValueError, match=message):
+        solve_dichotomies(np.eye(3), [Dichotomy([1, -1, -1], 1.0, alpha0=alpha0)])
+
+
+def test_a_bank_starts_where_another_ended():
+    X, y = gaussians(4, 0, 2.0)
+    rows = TrainingRows(SVMClassifier()._kernel, X, y, np.ones(y.size))
+    options = SolverOptions(tol=1e-6)
+    C = np.linspace(0.3, 3.0, 6)
+    cold = fit_svm_bank(rows, one_vs_one(4), C=C, gamma=0.1, options=options)
+    start = np.zeros((6, y.size))
+    start[:, cold.support] = cold.dual_coef / C[:, np.newaxis]
+    warm = fit_svm_bank(rows, one_vs_one(4), C=C, gamma=0.1, options=options, start=start)
+    assert cold.n_iter.sum() > 100
+    assert warm.n_iter.sum() < 10
+    np.testing.assert_allclose(warm.margins(X), cold.margins(X), atol=1e-5)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polymargin.codebooks._base import Codebook, RowGroup
-from polymargin.codebooks.adaptive import Adaptive, adaptive_coding, grow_codebook
+from polymargin.codebooks.adaptive import Adaptive, Train, adaptive_coding, grow_codebook
 from polymargin.codebooks.ecoc import ecoc
 from polymargin.codebooks.join import Part, join
 from polymargin.codebooks.standard import minimal, one_vs_all, one_vs_one
@@ -17,6 +17,7 @@ __all__ = [
     "Codebook",
     "Part",
     "RowGroup",
+    "Train",
     "adaptive_coding",
     "ecoc",
     "grow_codebook",

@@ -89,7 +89,8 @@ def grow_codebook(
     train : callable
         Given a column, an array of -1, 0, +1 for every class, trains the dichotomy and returns its margins for all
         training rows, shape (n,), honest ones if it can. Not called twice for the same column. While a column
-        grows, each call has the classes of the call before and more: a trainer with memory can start warm.
+        grows, each call has the classes of the call before and more: a trainer with memory can start warm, as that
+        of `SVMClassifier` does.
     class_index : ndarray of int, shape (n,)
         The class of every row; every class has a row.
     n_classes : int

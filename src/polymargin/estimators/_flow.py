@@ -15,8 +15,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from polymargin.codebooks import Codebook, adaptive_coding, grow_codebook, one_vs_one, resolve_codebook
+from polymargin._progress import Count, Progress, notes, shown
+from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
+from polymargin.estimators._growth import SINGLE, TwoSides
 from polymargin.kernels import Kernel, Precomputed, resolve_kernel
 from polymargin.kernels._base import weighted_moments
 from polymargin.machines import TrainingRows
@@ -45,6 +47,7 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
     coding: Any
     decoding: Any
     priors: Any
+    verbose: int
     random_state: Any
 
     classes_: Array
@@ -54,11 +57,13 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
     _trained_rows: Array
 
     @abstractmethod
-    def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> None:
+    def _fit_machines(
+        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
+    ) -> None:
         """Train one machine per column and store what was learned."""
 
     @abstractmethod
-    def _training_outputs(self, *, honest: bool) -> Outputs:
+    def _training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
         """Return what the machines say of the training rows, honestly or not."""
 
     @abstractmethod
@@ -82,12 +87,17 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         self : estimator
             The fitted estimator.
         """
+        # A fit that is interrupted leaves nothing that passes for fitted, neither new nor old.
+        self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight)
         decoder = self._resolved_decoder()
-        codebook = self._resolved_codebook(data)
-        decoder.check(codebook)
-        self._fit_machines(data, codebook, decoder)
-        outputs = self._training_outputs(honest=not decoder.in_sample) if decoder.learns else None
+        with shown(self.verbose) as progress:
+            codebook = self._resolved_codebook(data, progress)
+            decoder.check(codebook)
+            self._fit_machines(data, codebook, decoder, progress)
+            outputs = None
+            if decoder.learns:
+                outputs = self._training_outputs(honest=not decoder.in_sample, progress=progress)
         self.codebook_ = codebook
         self.decoder_ = decoder.fit(
             codebook,
@@ -180,34 +190,33 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         """Return a fresh decoder."""
         return resolve_decoder(self.decoding)
 
-    def _resolved_codebook(self, data: TrainingRows) -> Codebook:
+    def _resolved_codebook(self, data: TrainingRows, progress: Progress | None = None) -> Codebook:
         """Return the codebook, grown with the estimator's own machines if the coding is adaptive."""
         adaptive = adaptive_coding(self.coding)
         if adaptive is None:
             return resolve_codebook(self.coding, self.classes_.size, self.random_state)
+        # All columns are trained with the gamma of all rows.
         machine = clone(self).set_params(gamma=self._resolved_gamma(data.X, data.weights))
-        return grow_codebook(
-            lambda column: machine._dichotomy_margins(data, column),
-            data.class_index,
-            self.classes_.size,
-            adaptive,
-            weights=data.weights,
-        )
+        train = self._column_trainer(machine, data, notes(progress))
+        machines = Count(progress, "growing the codebook", "machines", total=None)
+
+        def counted(column: Array) -> Array:
+            margins = train(column)
+            machines.advance()
+            return margins
+
+        return grow_codebook(counted, data.class_index, self.classes_.size, adaptive, weights=data.weights)
+
+    def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
+        """Return what trains the columns of a codebook that grows, with an estimator that is not to be fitted."""
+        return lambda column: machine._dichotomy_margins(data, column)
 
     def _dichotomy_margins(self, data: TrainingRows, column: Array) -> Array:
         """Train on one column of a codebook; return its honest margins for all rows, shape (n,)."""
-        targets = column[data.class_index]
-        used, unused = np.flatnonzero(targets), np.flatnonzero(targets == 0)
-        # To the machine this is a problem of two classes, in which the rows of other classes do not exist.
-        known = data.X[used][:, used] if data.kernel.precomputed else data.X[used]
-        two_sides = TrainingRows(data.kernel, known, (targets[used] > 0).astype(np.intp), data.weights[used])
-        self._fit_machines(two_sides, one_vs_one(2), Hamming())
-        margins = np.empty(targets.size)
-        margins[used] = self._training_outputs(honest=True).margins[:, 0]
-        if unused.size:
-            new = data.X[unused][:, used] if data.kernel.precomputed else data.X[unused]
-            margins[unused] = self._outputs(new, variances=False).margins[:, 0]
-        return margins
+        sides = TwoSides.of(data, column)
+        self._fit_machines(sides.rows, SINGLE, Hamming())
+        honest = self._training_outputs(honest=True).margins[:, 0]
+        return sides.margins(honest, lambda new: self._outputs(new, variances=False).margins)
 
     def _resolved_gamma(self, X: Any, weights: Array) -> float | None:
         """Return gamma as a number, or None if it is to be selected."""

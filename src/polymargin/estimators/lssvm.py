@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin._progress import Progress
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
@@ -51,6 +52,9 @@ default="one-vs-one"
         does: slower, and on the paper's ten datasets no better.
     priors : None, "uniform", "empirical" or array of shape (K,), default=None
         Class probabilities to expect in use, for decoders that work with them. None: equal.
+    verbose : int, default=0
+        Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
+        now and then in the log ("polymargin", level INFO).
     random_state : int, RandomState instance or None, default=None
         Used by ``coding="ecoc"``.
 
@@ -108,6 +112,7 @@ default="one-vs-one"
         selection: str | None = "evidence",
         shared_parameters: bool = True,
         priors: Any = None,
+        verbose: int = 0,
         random_state: Any = None,
     ):
         self.C = C
@@ -120,9 +125,12 @@ default="one-vs-one"
         self.selection = selection
         self.shared_parameters = shared_parameters
         self.priors = priors
+        self.verbose = verbose
         self.random_state = random_state
 
-    def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> None:
+    def _fit_machines(
+        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
+    ) -> None:
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
         gamma = self._resolved_gamma(data.X, data.weights)
@@ -139,10 +147,11 @@ default="one-vs-one"
             gamma=gamma,
             pools=[np.arange(codebook.n_columns)] if self.shared_parameters else None,
             keep_factors=decoder.needs_variances,
+            progress=progress,
         )
         self.n_support_ = np.bincount(data.class_index)
 
-    def _training_outputs(self, *, honest: bool) -> Outputs:
+    def _training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
         return self.bank_.training_outputs(honest=honest)
 
     def _outputs(self, X: Any, *, variances: bool) -> Outputs:

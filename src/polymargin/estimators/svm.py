@@ -12,9 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
-from polymargin.codebooks import Codebook
-from polymargin.decoders import Decoder, Loss
+from polymargin._progress import Progress
+from polymargin.codebooks import Codebook, Train
+from polymargin.decoders import Decoder, Hamming, Loss
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
+from polymargin.estimators._growth import SINGLE, WarmColumns
 from polymargin.machines import TrainingRows
 from polymargin.outputs import Outputs
 
@@ -61,7 +63,7 @@ default="one-vs-one"
         Whether selected parameters are the same for all machines. False has each machine choose its own by its own
         accuracy, as Van Gestel et al. (2002) do.
     class_weight : dict, "balanced" or None, default=None
-        Factors of C for the rows of every class. (An adaptive codebook is grown without them.)
+        Factors of C for the rows of every class.
     priors : None, "uniform", "empirical" or array of shape (K,), default=None
         Class probabilities to expect in use, for decoders that work with them.
     tol : float, default=1e-3
@@ -69,9 +71,13 @@ default="one-vs-one"
     max_iter : int, default=-1
         Limit on the solver's steps per machine, -1 for none.
     cv : int, splitter or iterable of splits, default=5
-        The folds of the selection, and of the honest outputs that a decoder learns from.
+        The folds of the selection, and of the honest outputs that a decoder learns from and by which an adaptive
+        codebook grows.
     n_jobs : int or None, default=None
         Threads; the result does not depend on it.
+    verbose : int, default=0
+        Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
+        now and then in the log ("polymargin", level INFO).
     random_state : int, RandomState instance or None, default=None
         For the folds and for ``coding="ecoc"``.
 
@@ -119,6 +125,7 @@ default="one-vs-one"
     """
 
     bank_: SVMBank
+    selection_: CrossValidation | None
 
     def __init__(
         self,
@@ -138,6 +145,7 @@ default="one-vs-one"
         max_iter: int = -1,
         cv: Any = 5,
         n_jobs: int | None = None,
+        verbose: int = 0,
         random_state: Any = None,
     ):
         self.C = C
@@ -155,6 +163,7 @@ default="one-vs-one"
         self.max_iter = max_iter
         self.cv = cv
         self.n_jobs = n_jobs
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> SVMClassifier:
@@ -186,31 +195,61 @@ default="one-vs-one"
             else super()._resolved_decoder()
         )
 
-    def _fit_machines(self, data: TrainingRows, codebook: Codebook, decoder: Decoder) -> None:
-        from polymargin.machines.svm import fit_svm_bank
-
+    def _fit_machines(
+        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
+    ) -> None:
         if decoder.needs_variances:
             raise ValueError(
                 f"decoding={self.decoding!r} needs variances, which support vector machines do not have; choose "
                 'one that needs none, such as "hamming" or "loss", or use LSSVMClassifier'
             )
-        options = self._solver_options()
         self.class_weight_ = self._class_weights(data)
         box_weights = data.weights * self.class_weight_[data.class_index]
-        C, gamma = self._parameters(data, codebook, decoder, box_weights, options)
-        self.bank_ = fit_svm_bank(
+        self.bank_, self.selection_ = self._train(
+            data, codebook, decoder, box_weights, self._folds_of_rows(), progress=progress
+        )
+        self._warn_unless_converged()
+        self.support_ = self._trained_rows[self.bank_.support]
+        self.n_support_ = np.bincount(data.class_index[self.bank_.support], minlength=codebook.n_classes)
+
+    def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
+        from polymargin.selection.folds import fold_numbers, out_of_fold
+
+        def train(rows: TrainingRows, box_weights: Array, cv: Any, start: Array) -> SVMBank:
+            return machine._train(rows, SINGLE, Hamming(), box_weights, cv, start, progress)[0]
+
+        box_weights = data.weights * self._class_weights(data)[data.class_index]
+        folds = out_of_fold(data.class_index, self._folds_of_rows(), self.random_state)
+        return WarmColumns(train, data, box_weights, fold_numbers(folds))
+
+    def _train(
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        decoder: Decoder,
+        box_weights: Array,
+        cv: Any,
+        start: Array | None = None,
+        progress: Progress | None = None,
+    ) -> tuple[SVMBank, CrossValidation | None]:
+        """Return trained machines, and how C and gamma were selected, if they were; nothing is stored."""
+        from polymargin.machines.svm import fit_svm_bank
+
+        options = self._solver_options()
+        C, gamma, selection = self._parameters(data, codebook, decoder, box_weights, cv, options, progress)
+        bank = fit_svm_bank(
             data,
             codebook,
             C=C,
             gamma=gamma,
             box_weights=box_weights,
             options=options,
-            cv=self._folds_of(data),
+            cv=cv,
             random_state=self.random_state,
+            start=start,
+            progress=progress,
         )
-        self._warn_unless_converged()
-        self.support_ = self._trained_rows_of(data)[self.bank_.support]
-        self.n_support_ = np.bincount(data.class_index[self.bank_.support], minlength=codebook.n_classes)
+        return bank, selection
 
     def _parameters(
         self,
@@ -218,9 +257,11 @@ default="one-vs-one"
         codebook: Codebook,
         decoder: Decoder,
         box_weights: Array,
+        cv: Any,
         options: SolverOptions,
-    ) -> tuple[Any, Any]:
-        """Return C and gamma, one for all machines or one for each, selected where they are None."""
+        progress: Progress | None,
+    ) -> tuple[Any, Any, CrossValidation | None]:
+        """Return C and gamma, one for all machines or one for each, and how they were selected where they are None."""
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
         gamma: float | None = 1.0
@@ -230,9 +271,8 @@ default="one-vs-one"
             gamma = self._resolved_gamma(data.X[rows.first], np.bincount(rows.inverse, data.weights))
         if self.selection not in ("cv", None):
             raise ValueError(f'unknown selection {self.selection!r}; choose "cv" or None')
-        self.selection_: CrossValidation | None = None
         if self.C is not None and gamma is not None:
-            return self.C, gamma
+            return self.C, gamma, None
         if self.selection is None:
             raise ValueError(
                 'selection=None leaves nothing to choose C and gamma: give both, or use selection="cv"'
@@ -240,17 +280,18 @@ default="one-vs-one"
         from polymargin.selection.cross_validation import cross_validate, default_C, default_gamma
         from polymargin.selection.folds import out_of_fold
 
-        self.selection_ = cross_validate(
+        selection = cross_validate(
             data,
             codebook,
             C=default_C() if self.C is None else np.array([self.C]),
             gamma=default_gamma(data) if gamma is None else np.array([gamma]),
-            folds=out_of_fold(data.class_index, self._folds_of(data), self.random_state),
+            folds=out_of_fold(data.class_index, cv, self.random_state),
             decoder=decoder if self.shared_parameters else None,
             box_weights=box_weights,
             options=options,
+            progress=progress,
         )
-        return self.selection_.best_C, self.selection_.best_gamma
+        return selection.best_C, selection.best_gamma, selection
 
     def _solver_options(self) -> SolverOptions:
         from polymargin.machines.svm import SolverOptions
@@ -266,8 +307,8 @@ default="one-vs-one"
 
     def _class_weights(self, data: TrainingRows) -> Array:
         """Return the factor of C for every class; copies and weights of rows count alike in "balanced"."""
-        if self.class_weight is None or not hasattr(self, "classes_"):
-            return np.ones(int(data.class_index.max()) + 1)
+        if self.class_weight is None:
+            return np.ones(self.classes_.size)
         weights = compute_class_weight(
             self.class_weight,
             classes=self.classes_,
@@ -278,17 +319,10 @@ default="one-vs-one"
             raise ValueError("class_weight must be positive for every class")
         return np.asarray(weights, dtype=np.float64)
 
-    def _trained_rows_of(self, data: TrainingRows) -> Array:
-        """Return which rows of X the data are; all, for a machine of an adaptive codebook that is being grown."""
-        return getattr(self, "_trained_rows", np.arange(data.class_index.size))
-
-    def _folds_of(self, data: TrainingRows) -> Any:
+    def _folds_of_rows(self) -> Any:
         """Return ``cv``; given splits number the rows of X, of which those without weight are gone by now."""
         if not isinstance(self.cv, list | tuple):
             return self.cv
-        if not hasattr(self, "_trained_rows"):
-            # A machine of an adaptive codebook, which is grown on some of the rows.
-            return len(self.cv)
         place = {int(row): position for position, row in enumerate(self._trained_rows)}
         return [
             tuple(np.array([place[int(i)] for i in part if int(i) in place], dtype=np.intp) for part in split)
@@ -309,8 +343,8 @@ default="one-vs-one"
                     stacklevel=4,
                 )
 
-    def _training_outputs(self, *, honest: bool) -> Outputs:
-        return self.bank_.training_outputs(honest=honest)
+    def _training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
+        return self.bank_.training_outputs(honest=honest, progress=progress)
 
     def _outputs(self, X: Any, *, variances: bool) -> Outputs:
         return self.bank_.outputs(X, variances=variances)

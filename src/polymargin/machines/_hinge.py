@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymargin import _memory
+from polymargin._progress import Count, Progress, Step, logger
 from polymargin.codebooks import Codebook
 from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
 from polymargin.machines._gram import check_base
@@ -22,8 +22,6 @@ from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies_path
 from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram
 
 Array = NDArray[Any]
-
-logger = logging.getLogger("polymargin")
 
 #: Bytes for Gram matrices and cached Gram rows, if that much is free: beyond it rows are computed when needed.
 GRAM_BUDGET = 2 * _memory.GIB
@@ -82,7 +80,11 @@ class HingeRows:
         self._data = data
 
     def dichotomies(
-        self, C: Array, columns: Sequence[int] | Array | None = None, held_out: Array | None = None
+        self,
+        C: Array,
+        columns: Sequence[int] | Array | None = None,
+        held_out: Array | None = None,
+        start: Array | None = None,
     ) -> list[Dichotomy]:
         """Return the problems of some columns of the codebook, without the training rows that are held out.
 
@@ -94,6 +96,8 @@ class HingeRows:
             The columns; None for all.
         held_out : ndarray of int or None
             Training rows to leave out.
+        start : ndarray of shape (L, n) or None
+            Dual coefficients of the training rows to start from, in multiples of C.
         """
         weights = self.box_weights
         if held_out is not None:
@@ -109,9 +113,12 @@ class HingeRows:
             if pattern not in known_rows:
                 known_rows[pattern] = np.flatnonzero((word != 0)[self.class_index] & (box > 0.0))
             rows = known_rows[pattern]
-            problems.append(
-                Dichotomy(word[self.class_index[rows]].astype(np.float64), C[column] * box[rows], rows)
-            )
+            signs = word[self.class_index[rows]].astype(np.float64)
+            alpha0 = None
+            if start is not None:
+                beta = np.bincount(self.inverse, start[column], minlength=self.first.size)
+                alpha0 = C[column] * signs * beta[rows]
+            problems.append(Dichotomy(signs, C[column] * box[rows], rows, alpha0=alpha0))
         return problems
 
     def base(self) -> Array:
@@ -166,10 +173,18 @@ def dense_gram(kernel: Kernel, base: Array, gamma: float) -> DenseGram:
 
 
 def solve_path(
-    source: GramSource, problems: Sequence[Dichotomy], scales: Sequence[float] | Array, options: SolverOptions
+    source: GramSource,
+    problems: Sequence[Dichotomy],
+    scales: Sequence[float] | Array,
+    options: SolverOptions,
+    count: Count,
+    each: float = 1.0,
 ) -> list[list[Solution]]:
-    """Solve the problems in the boxes ``scale * upper``; item [k][l] is for scale k and problem l."""
-    _announce_compilation()
+    """Solve the problems in the boxes ``scale * upper``; item [k][l] is for scale k and problem l.
+
+    Every solved problem advances the count by ``each``.
+    """
+    _announce_compilation(count.progress)
     return solve_dichotomies_path(
         source,
         problems,
@@ -178,6 +193,7 @@ def solve_path(
         max_iter=options.max_iter,
         n_threads=options.n_threads,
         budget=int(min(GRAM_BUDGET, 0.5 * _memory.available())),
+        solved=lambda: count.advance(each),
     )
 
 
@@ -187,7 +203,7 @@ def weight_norms(solutions: Sequence[Solution]) -> Array:
     return np.sqrt(np.maximum(squares, 0.0))
 
 
-def _announce_compilation() -> None:
+def _announce_compilation(progress: Progress | None = None) -> None:
     """Say, once, that the first problem waits for the compiler."""
     descend = _smo_kernels.descend
     if descend.signatures:
@@ -195,5 +211,9 @@ def _announce_compilation() -> None:
     compiled = descend.stats.cache_path and any(
         Path(descend.stats.cache_path).glob("_smo_kernels.descend-*.nbi")
     )
-    if not compiled:
+    if compiled:
+        return
+    if progress is not None:
+        progress(Step("compiling the solver (once)"))
+    else:
         logger.info("compiling the SMO solver; this takes about ten seconds, the first time only")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymargin import _memory
+from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._rows import TrainingRows
@@ -177,6 +178,7 @@ def fit_lssvm_bank(
     gamma: float | None,
     pools: Sequence[Array] | None = None,
     keep_factors: bool = True,
+    progress: Progress | None = None,
 ) -> LSSVMBank:
     """Train the machines of every column of the codebook.
 
@@ -192,6 +194,8 @@ def fit_lssvm_bank(
         The columns that share inferred parameters; every column belongs to one pool. None: each has its own.
     keep_factors : bool
         Whether the factorisations are kept for variances.
+    progress : callable or None
+        Is told every step, see `polymargin._progress`.
     """
     targets = codebook.targets(data.class_index)
     groups = [
@@ -226,11 +230,14 @@ def fit_lssvm_bank(
         loo_margins=np.full((n, codebook.n_columns), np.nan),
         blocks=[] if keep_factors else None,
     )
+    kernels, machines = _kernel_count(data, C, gamma, pools, groups, progress), Count(progress, "machines")
+    machines.expect(codebook.n_columns)
     for batch in batches:
-        _set_parameters(bank, batch, C, gamma, pools)
+        _set_parameters(bank, batch, C, gamma, pools, kernels)
         for group in batch:
             for block in _factorise(group, bank.gamma[group.columns], 1.0 / bank.C[group.columns]):
                 _solve(bank, block, targets)
+                machines.advance(block.columns.size)
                 if bank.blocks is not None:
                     bank.blocks.append(block)
             group.release()
@@ -257,8 +264,32 @@ def _batches(groups: list[RowGroupGram], pools: Sequence[Array]) -> list[list[Ro
     return [groups]
 
 
+def _kernel_count(
+    data: TrainingRows,
+    C: float | None,
+    gamma: float | None,
+    pools: Sequence[Array],
+    groups: list[RowGroupGram],
+    progress: Progress | None,
+) -> Count:
+    """Return the count of the kernels that are tried to infer what is None."""
+    search = gamma is None and data.kernel.tunable
+    inferred = [name for name, wanted in (("C", C is None), ("gamma", search)) if wanted]
+    together = len(pools) == 1 and len(groups) > 1
+    unit = f"kernels × {len(groups)} groups" if together else "kernels"
+    count = Count(progress, f"inferring {' and '.join(inferred)}", unit)
+    if inferred:
+        count.expect(len(pools) * (evidence.KERNELS if search else 1))
+    return count
+
+
 def _set_parameters(
-    bank: LSSVMBank, groups: list[RowGroupGram], C: float | None, gamma: float | None, pools: Sequence[Array]
+    bank: LSSVMBank,
+    groups: list[RowGroupGram],
+    C: float | None,
+    gamma: float | None,
+    pools: Sequence[Array],
+    count: Count,
 ) -> None:
     """Fill in C and gamma of the groups' columns, inferring what is None."""
     kernel = bank.data.kernel
@@ -283,6 +314,7 @@ def _set_parameters(
         members,
         gammas=gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2),
         ridge=None if C is None else 1.0 / C,
+        count=count,
     )
     for parts, choice in zip(members, choices, strict=True):
         for number, positions in parts:

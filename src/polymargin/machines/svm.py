@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymargin import _memory
+from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.machines._hinge import (
@@ -108,7 +109,9 @@ class SVMBank:
 
         For a precomputed kernel X holds the kernel values against all n training rows.
         """
-        margins = np.empty((X.shape[0], self.intercept.size))
+        margins = np.tile(self.intercept, (X.shape[0], 1))
+        if not self.support.size:
+            return margins
         if self.vectors is not None and lazy_kernel(self.kernel, X, self.vectors):
             for group in self._groups:
                 gram = lazy_gram(self.kernel, self.vectors, group.gamma, np.float64)
@@ -129,22 +132,49 @@ class SVMBank:
             )
         return Outputs(self.margins(X), "new", norms=self.norms)
 
-    def training_outputs(self, *, honest: bool) -> Outputs:
+    def training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
         """Return the outputs of the training rows: out of fold, or what the machines say of what they know.
 
         A row that a dichotomy does not use (a don't care) is new to its machine, and needs no fold.
         """
-        if self._training is None:
-            raise ValueError("this bank has forgotten its training rows")
-        margins = self.margins(self._training.data.X)
+        training = self._known_training
+        margins = self.margins(training.data.X)
         if not honest:
             return Outputs(margins, "in_sample", norms=self.norms)
-        self._hold_out(self._training, margins)
+        for fold, bank in self.held_out_banks(progress=progress):
+            known = training.codebook.targets(training.data.class_index[fold]) != 0
+            margins[fold] = np.where(known, bank.margins(training.data.X[fold]), margins[fold])
         return Outputs(margins, "out_of_fold", norms=self.norms)
+
+    def held_out_banks(
+        self, *, start: Sequence[Array] | None = None, progress: Progress | None = None
+    ) -> list[tuple[Array, SVMBank]]:
+        """Return the rows of every fold, and the machines trained without them.
+
+        Parameters
+        ----------
+        start : sequence of ndarray of shape (L, n), or None
+            For every fold what `fit_svm_bank` takes.
+        progress : callable or None
+            Is told every step, see `polymargin._progress`.
+        """
+        training = self._known_training
+        data = training.data
+        folds = out_of_fold(data.class_index, training.cv, training.random_state)
+        rows = HingeRows(data, training.codebook, training.box_weights, leading=fold_numbers(folds))
+        count = Count(progress, "out-of-fold machines")
+        banks = _train(data, rows, self.C, self.gamma, folds, start, training.options, count)
+        return list(zip(folds, banks, strict=True))
 
     def without_training(self) -> SVMBank:
         """Return the bank without what only `training_outputs` needs."""
         return replace(self, _training=None)
+
+    @property
+    def _known_training(self) -> _Training:
+        if self._training is None:
+            raise ValueError("this bank has forgotten its training rows")
+        return self._training
 
     def _base_blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
         """Yield the base matrix of new rows against the support vectors, block by block."""
@@ -155,28 +185,6 @@ class SVMBank:
                 yield rows, X[rows][:, self.support]
             else:
                 yield rows, self.kernel.base(X[rows], self.vectors)
-
-    def _hold_out(self, training: _Training, margins: Array) -> None:
-        """Overwrite the margins of the rows a machine was trained on by those of machines that never saw them."""
-        data, codebook = training.data, training.codebook
-        folds = out_of_fold(data.class_index, training.cv, training.random_state)
-        rows = HingeRows(data, codebook, training.box_weights, leading=fold_numbers(folds))
-        for gamma in np.unique(self.gamma):
-            columns = np.flatnonzero(self.gamma == gamma)
-            source = rows.source(gamma)
-            problems = [rows.dichotomies(self.C, columns, fold) for fold in folds]
-            together = [problem for of_fold in problems for problem in of_fold]
-            solutions = iter(solve_path(source, together, [1.0], training.options)[0])
-            for fold, of_fold in zip(folds, problems, strict=True):
-                found = [next(solutions) for _ in of_fold]
-                part = _assemble(
-                    rows, data, [(gamma, columns, Expansion.join(rows.first.size, of_fold, found))]
-                )
-                new = replace(self, support=part.support, vectors=part.vectors, _groups=part.groups)
-                values = new.margins(data.X[fold])[:, columns]
-                known = codebook.targets(data.class_index[fold])[:, columns] != 0
-                block = margins[np.ix_(fold, columns)]
-                margins[np.ix_(fold, columns)] = np.where(known, values, block)
 
 
 @dataclass(frozen=True)
@@ -211,6 +219,8 @@ def fit_svm_bank(
     options: SolverOptions | None = None,
     cv: Any = 5,
     random_state: Any = None,
+    start: Array | None = None,
+    progress: Progress | None = None,
 ) -> SVMBank:
     """Train the machines of every column of the codebook.
 
@@ -228,6 +238,12 @@ def fit_svm_bank(
         Tolerance, limit of steps and number of threads.
     cv, random_state
         The folds of honest training outputs, see `polymargin.selection.folds.out_of_fold`.
+    start : ndarray of shape (L, n) or None
+        Dual coefficients of the training rows to start from, in multiples of C, as the machines of similar problems
+        have them. They must be feasible: the sign of the row's side or zero, at most the row's box weight, with sum
+        zero. The result is the same up to the tolerance.
+    progress : callable or None
+        Is told every step, see `polymargin._progress`.
 
     Examples
     --------
@@ -244,31 +260,57 @@ def fit_svm_bank(
     n_columns = codebook.n_columns
     C = np.broadcast_to(np.asarray(C, dtype=np.float64), (n_columns,)).copy()
     gamma = np.broadcast_to(np.asarray(gamma if data.kernel.tunable else 1.0, dtype=np.float64), (n_columns,))
+    count = Count(progress, "machines")
     rows = HingeRows(data, codebook, box_weights)
-    solutions: list[Solution | None] = [None] * n_columns
-    parts = []
+    (bank,) = _train(data, rows, C, gamma, [None], None if start is None else [start], options, count)
+    return replace(bank, _training=_Training(data, codebook, box_weights, options, cv, random_state))
+
+
+def _train(
+    data: TrainingRows,
+    rows: HingeRows,
+    C: Array,
+    gamma: Array,
+    held_out: Sequence[Array | None],
+    starts: Sequence[Array] | None,
+    options: SolverOptions,
+    count: Count,
+) -> list[SVMBank]:
+    """Train the machines without each of several sets of rows, all from the same sources of Gram rows."""
+    count.expect(len(held_out) * C.size)
+    solutions: list[dict[int, Solution]] = [{} for _ in held_out]
+    parts: list[list[tuple[float, Array, Expansion]]] = [[] for _ in held_out]
     for value in np.unique(gamma):
         columns = np.flatnonzero(gamma == value)
-        problems = rows.dichotomies(C, columns)
-        found = solve_path(rows.source(float(value)), problems, [1.0], options)[0]
-        for column, solution in zip(columns, found, strict=True):
-            solutions[column] = solution
-        parts.append((float(value), columns, Expansion.join(rows.first.size, problems, found)))
-    assembly = _assemble(rows, data, parts)
-    done = [solution for solution in solutions if solution is not None]
-    return SVMBank(
-        kernel=data.kernel,
-        support=assembly.support,
-        vectors=assembly.vectors,
-        intercept=np.array([solution.intercept for solution in done]),
-        norms=weight_norms(done),
-        C=C,
-        gamma=gamma.copy(),
-        status=[solution.status for solution in done],
-        kkt_violation=np.array([solution.kkt_violation for solution in done]),
-        duality_gap=np.array([solution.duality_gap for solution in done]),
-        n_iter=np.array([solution.n_iter for solution in done]),
-        _groups=assembly.groups,
-        _training=_Training(data, codebook, box_weights, options, cv, random_state),
-        _n_threads=options.n_threads,
-    )
+        problems = [
+            rows.dichotomies(C, columns, without, None if starts is None else starts[number])
+            for number, without in enumerate(held_out)
+        ]
+        together = [problem for of_set in problems for problem in of_set]
+        found = iter(solve_path(rows.source(float(value)), together, [1.0], options, count)[0])
+        for number, of_set in enumerate(problems):
+            own = [next(found) for _ in of_set]
+            solutions[number].update(zip(columns.tolist(), own, strict=True))
+            parts[number].append((float(value), columns, Expansion.join(rows.first.size, of_set, own)))
+    banks = []
+    for assembly, by_column in zip((_assemble(rows, data, part) for part in parts), solutions, strict=True):
+        done = [by_column[column] for column in range(C.size)]
+        banks.append(
+            SVMBank(
+                kernel=data.kernel,
+                support=assembly.support,
+                vectors=assembly.vectors,
+                intercept=np.array([solution.intercept for solution in done]),
+                norms=weight_norms(done),
+                C=C,
+                gamma=gamma.copy(),
+                status=[solution.status for solution in done],
+                kkt_violation=np.array([solution.kkt_violation for solution in done]),
+                duality_gap=np.array([solution.duality_gap for solution in done]),
+                n_iter=np.array([solution.n_iter for solution in done]),
+                _groups=assembly.groups,
+                _training=None,
+                _n_threads=options.n_threads,
+            )
+        )
+    return banks

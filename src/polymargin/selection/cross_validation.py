@@ -16,10 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_X_y
 
+from polymargin._progress import Count, Progress, logger
 from polymargin.codebooks import Codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, resolve_decoder
 from polymargin.kernels import Kernel, resolve_kernel
-from polymargin.machines._hinge import HingeRows, SolverOptions, dense_gram, logger, solve_path, weight_norms
+from polymargin.machines._hinge import HingeRows, SolverOptions, dense_gram, solve_path, weight_norms
 from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs
 from polymargin.selection.folds import fold_numbers, out_of_fold
@@ -67,6 +68,7 @@ def cross_validate_svm(
     max_iter: int = -1,
     n_jobs: int | None = None,
     random_state: Any = None,
+    progress: Progress | None = None,
 ) -> CrossValidation:
     """Score support vector machines on a grid of C and kernel parameters by cross-validation.
 
@@ -99,6 +101,8 @@ def cross_validate_svm(
         Of the solver; the result is the same for any number of jobs (threads).
     random_state : int, RandomState instance or None
         For the folds and the coding.
+    progress : callable or None
+        Is told every step, see `polymargin._progress`; the number of grid points grows with the ranges.
 
     Returns
     -------
@@ -134,6 +138,7 @@ def cross_validate_svm(
         folds=out_of_fold(class_index, cv, random_state),
         max_extensions=max_extensions,
         options=SolverOptions(tol, max_iter, effective_n_jobs(n_jobs)),
+        progress=progress,
     )
 
 
@@ -149,6 +154,7 @@ def cross_validate(
     box_weights: Array | None = None,
     max_extensions: int = 3,
     options: SolverOptions | None = None,
+    progress: Progress | None = None,
 ) -> CrossValidation:
     """Score the machines of every column of the codebook on a grid; see `cross_validate_svm`.
 
@@ -168,7 +174,7 @@ def cross_validate(
         Kernels with the same base matrix to try, the data's unless given.
     box_weights : ndarray of shape (n,) or None
         The box of every row in multiples of C; its weight unless given.
-    max_extensions, options
+    max_extensions, options, progress
         See `cross_validate_svm`.
     """
     if not (np.asarray(C) > 0).all() or not (np.asarray(gamma) > 0).all():
@@ -184,12 +190,19 @@ def cross_validate(
         decoder,
         [data.kernel] if variants is None else list(variants),
         SolverOptions() if options is None else options,
+        Count(progress, _doing(C, gamma), "grid points"),
     )
     surface = Surface(trial, np.asarray(C, dtype=np.float64), np.asarray(gamma, dtype=np.float64))
     for _ in range(max_extensions):
         if not surface.extend():
             break
     return surface.result()
+
+
+def _doing(C: Array, gamma: Array) -> str:
+    """Say what is chosen."""
+    chosen = [name for name, values in (("C", C), ("gamma", gamma)) if np.size(values) > 1]
+    return f"choosing {' and '.join(chosen)}" if chosen else "cross-validating"
 
 
 class _Trial:
@@ -204,9 +217,10 @@ class _Trial:
         decoder: Decoder | None,
         variants: list[Kernel],
         options: SolverOptions,
+        count: Count,
     ):
         self.data, self.codebook, self.folds = data, codebook, folds
-        self.decoder, self.variants, self.options = decoder, variants, options
+        self.decoder, self.variants, self.options, self.count = decoder, variants, options, count
         self.n_choosers = codebook.n_columns if decoder is None else 1
         self.rows = HingeRows(data, codebook, box_weights, leading=fold_numbers(folds))
         self.rows.require_gram(4, "give C and gamma, or select them on fewer rows")
@@ -220,10 +234,12 @@ class _Trial:
         ones = np.ones(self.codebook.n_columns)
         problems = [self.rows.dichotomies(ones, columns, fold) for fold in self.folds]
         together = [problem for of_fold in problems for problem in of_fold]
+        self.count.expect(len(self.variants) * gamma.size * C.size)
+        each = C.size / len(together)
         for (v, kernel), (g, value) in product(enumerate(self.variants), enumerate(gamma)):
             logger.debug("cross-validating %d machines: %r, gamma=%.3g", len(together), kernel, value)
             gram = dense_gram(kernel, self._base, float(value))
-            for c, solutions in enumerate(solve_path(gram, together, C, self.options)):
+            for c, solutions in enumerate(solve_path(gram, together, C, self.options, self.count, each)):
                 for f, fold in enumerate(self.folds):
                     of_fold = solutions[f * len(columns) : (f + 1) * len(columns)]
                     outputs = self._held_out(gram.K, fold, problems[f], of_fold)

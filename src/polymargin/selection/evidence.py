@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from polymargin._progress import Count
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.tridiagonal import Tridiagonal, tridiagonalise
 
@@ -147,10 +148,17 @@ Pool = Sequence[tuple[int, Array]]
 #: rows at steps of two and of one from the best. A best point on an edge moves the range, within the limit, as long
 #: as a step gains more than this many nats: a kernel so wide that it is as good as linear gains nothing any more.
 COARSE, STEPS, LIMIT, LEAST_GAIN = range(-16, 9, 4), (2, 1), 32, 0.01
+#: How many kernels are tried for a pool if the range does not move: all coarse ones, then three, then two more.
+KERNELS = len(COARSE) + 5
 
 
 def choose(
-    profile: Profile, pools: Sequence[Pool], *, gammas: Callable[[int], float] | float, ridge: float | None
+    profile: Profile,
+    pools: Sequence[Pool],
+    *,
+    gammas: Callable[[int], float] | float,
+    ridge: float | None,
+    count: Count | None = None,
 ) -> list[Choice]:
     """Choose gamma by level three and the ridge by level two, for every pool of columns.
 
@@ -164,10 +172,16 @@ def choose(
         The fixed gamma, or the lattice of values to search.
     ridge : float or None
         The fixed ridge 1/C, or None to infer it.
+    count : Count or None
+        Counts the kernels tried; it expects `KERNELS` for every pool, or one if gamma is fixed.
     """
+    count = Count(None, "") if count is None else count
 
     def choice(pool: Pool, gamma: float, sample: bool) -> Choice:
-        members = [(profile(group, gamma, sample), columns) for group, columns in pool]
+        members = []
+        for group, columns in pool:
+            members.append((profile(group, gamma, sample), columns))
+            count.advance(1.0 / len(pool))
         epsilon = best_ridge(members) if ridge is None else ridge
         evidence = sum(float(level.log_evidence(epsilon, columns).sum()) for level, columns in members)
         return Choice(gamma, epsilon, evidence)
@@ -178,11 +192,15 @@ def choose(
 
     def search(pool: Pool) -> Choice:
         sampled: dict[int, Choice] = {}
-        best = _climb(lambda k: choice(pool, lattice(k), True), sampled, COARSE, COARSE.step)
+        best = _climb(lambda k: choice(pool, lattice(k), True), sampled, COARSE, COARSE.step, count)
         exact: dict[int, Choice] = {}
         for step in STEPS:
             best = _climb(
-                lambda k: choice(pool, lattice(k), False), exact, (best - step, best, best + step), step
+                lambda k: choice(pool, lattice(k), False),
+                exact,
+                (best - step, best, best + step),
+                step,
+                count,
             )
         return exact[best]
 
@@ -190,7 +208,11 @@ def choose(
 
 
 def _climb(
-    attempt: Callable[[int], Choice], tried: dict[int, Choice], points: Sequence[int], step: int
+    attempt: Callable[[int], Choice],
+    tried: dict[int, Choice],
+    points: Sequence[int],
+    step: int,
+    count: Count,
 ) -> int:
     """Try the points, go on by steps while the best of all tried is on an edge, and return it."""
     while True:
@@ -202,4 +224,5 @@ def _climb(
         gain = tried[best].log_evidence - tried[inner].log_evidence
         if best not in (min(tried), max(tried)) or abs(best) >= LIMIT or gain < LEAST_GAIN:
             return best
-        points = (best - step, best + step)
+        points = [point for point in (best - step, best + step) if point not in tried]
+        count.expect(len(points))

@@ -249,6 +249,9 @@ class _Solver:
     def _start(self, alpha: Array) -> None:
         """Start from alpha, made feasible."""
         beta = np.clip(self.signs * alpha, self.lower, self.upper)
+        edge = self.upper + self.lower  # one of the two is zero
+        at_edge = np.abs(edge - beta) <= 1e-12 * np.abs(edge)
+        beta[at_edge] = edge[at_edge]
         up, down = beta[beta > 0].sum(), -beta[beta < 0].sum()
         # Rounding is left alone: to repair it would lift coefficients off their bounds.
         if up - down > 1e-12 * up:

@@ -7,8 +7,8 @@ number of threads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,9 @@ from polymargin.solvers.smo import DEFAULT_BUDGET, Solution, _as_source, _Solver
 from polymargin.solvers.smo_gram import GramSource, LazyGram, RowPool, SharedGram
 
 Index = NDArray[np.intp]
+
+#: How far, relative to its size, a start may be from feasible.
+_START_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,16 @@ class Dichotomy:
         Which rows of the training set take part; all of them if not given.
     linear : array of shape (n,), optional
         The linear term p, ones if not given.
+    alpha0 : array of shape (n,), optional
+        Where to start, zeros if not given. It must be feasible up to rounding, 0 ≤ alpha0 ≤ upper and
+        Σ signs alpha0 = 0; on a path, in the first box.
     """
 
     signs: ArrayLike
     upper: ArrayLike
     rows: Index | None = None
     linear: ArrayLike | None = None
+    alpha0: ArrayLike | None = None
 
 
 def solve_dichotomies(
@@ -86,11 +93,12 @@ def solve_dichotomies_path(
     max_iter: int = -1,
     n_threads: int = 1,
     budget: int = DEFAULT_BUDGET,
+    solved: Callable[[], None] | None = None,
 ) -> list[list[Solution]]:
     """Solve every problem in the boxes ``scale * upper``; item [k][l] is for scale k and problem l.
 
     Each solution starts from the one before, best in ascending order; the parameters are those of
-    `solve_dichotomies`.
+    `solve_dichotomies`. ``solved`` is called, in the calling thread, whenever a problem is solved in all boxes.
     """
     scales = [float(scale) for scale in scales]
     gram = _plan(_as_source(source), problems, len(scales), n_threads, budget)
@@ -100,17 +108,46 @@ def solve_dichotomies_path(
         if not hasattr(memory, "pool"):
             memory.pool = RowPool(budget // n_threads)
         solver = _Solver(gram, problem.rows, problem.signs, problem.upper, problem.linear, memory.pool)
-        return solver.path(scales, tol, max_iter)
+        alpha0 = (
+            None if problem.alpha0 is None else _feasible(problem.alpha0, solver.signs, scales[0] * solver.C)
+        )
+        return solver.path(scales, tol, max_iter, alpha0)
 
+    solved = (lambda: None) if solved is None else solved
+    paths = []
     if n_threads == 1:
-        paths = [solve_one(problem) for problem in problems]
+        for problem in problems:
+            paths.append(solve_one(problem))
+            solved()
     else:
         # The largest first: a long problem that starts last would leave the other threads idle.
         order = np.argsort([-np.size(problem.signs) for problem in problems], kind="stable")
         with ThreadPoolExecutor(n_threads) as threads:
             futures = {int(k): threads.submit(solve_one, problems[k]) for k in order}
+            try:
+                for future in as_completed(futures.values()):
+                    future.result()
+                    solved()
+            except BaseException:
+                # An error or an interrupt need not wait for problems that have not begun.
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
             paths = [futures[k].result() for k in range(len(problems))]
     return [list(solutions) for solutions in zip(*paths, strict=True)] if paths else [[] for _ in scales]
+
+
+def _feasible(
+    alpha0: ArrayLike, signs: NDArray[np.float64], upper: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the start as an array, or refuse it."""
+    alpha = np.asarray(alpha0, dtype=np.float64)
+    if alpha.shape != signs.shape or not np.isfinite(alpha).all():
+        raise ValueError(f"alpha0 must be {signs.size} finite values")
+    if (alpha < 0.0).any() or (alpha > upper * (1.0 + _START_ROUNDING)).any():
+        raise ValueError("alpha0 leaves the box, from zero to upper")
+    if abs(signs @ alpha) > _START_ROUNDING * alpha.sum():
+        raise ValueError("alpha0 must weigh the same on both sides: the sum of signs * alpha0 is not zero")
+    return alpha
 
 
 def _plan(
