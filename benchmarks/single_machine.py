@@ -84,7 +84,13 @@ def against_qp(repeats: int) -> None:
         return
     warnings.simplefilter("ignore", qpsolvers.warnings.QPWarning)
     peers = [name for name in ("piqp", "clarabel") if name in qpsolvers.available_solvers]
-    cases = [("rbf", 0.01, 100), ("rbf", 1.0, 100), ("rbf", 100.0, 15), ("cubic", 1.0, 15), ("cubic", 100.0, 15)]
+    cases = [
+        ("rbf", 0.01, 100),
+        ("rbf", 1.0, 100),
+        ("rbf", 100.0, 15),
+        ("cubic", 1.0, 15),
+        ("cubic", 100.0, 15),
+    ]
     for kernel, C, target in cases:
         for soft in (False, True):
             gram, margins = problem(1000, kernel, soft)
@@ -106,13 +112,20 @@ def against_qp(repeats: int) -> None:
 
 def waveform(repeats: int) -> None:
     """3333 rows, K = 3."""
-    for kernel, C, target in [("rbf", 0.01, 1.0), ("rbf", 1.0, 1.0), ("rbf", 100.0, 10.0), ("cubic", 100.0, 10.0)]:
+    for kernel, C, target in [
+        ("rbf", 0.01, 1.0),
+        ("rbf", 1.0, 1.0),
+        ("rbf", 100.0, 10.0),
+        ("cubic", 100.0, 10.0),
+    ]:
         for soft in (False, True):
             gram, margins = problem(3333, kernel, soft)
             functions = {f"tol={tol:g}": partial(solve, gram, margins, C, tol=tol) for tol in (1e-3, 1e-6)}
             seconds, results = timed(functions, repeats)
             line = "   ".join(f"{key} {seconds[key]:6.3f} s {note(results[key])}" for key in functions)
-            print(f"{kernel:5s} {'soft' if soft else 'hard'} C={C:<6g} {line}   (target {target} s)", flush=True)
+            print(
+                f"{kernel:5s} {'soft' if soft else 'hard'} C={C:<6g} {line}   (target {target} s)", flush=True
+            )
 
 
 def note(solution: Solution) -> str:
@@ -154,12 +167,12 @@ BENCHMARKS = {"qp": against_qp, "waveform": waveform, "growth": growth, "path": 
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("which", nargs="*", default=list(BENCHMARKS), choices=list(BENCHMARKS))
+    parser.add_argument("which", nargs="*", default="all", choices=["all", *BENCHMARKS])
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     # Compile, or load from the cache, before the clock starts.
     solve(*problem(60, "cubic", True), 100.0, tol=1e-9)
-    for name in arguments.which:
+    for name in BENCHMARKS if "all" in arguments.which else arguments.which:
         print(f"-- {name}: {BENCHMARKS[name].__doc__}", flush=True)
         BENCHMARKS[name](arguments.repeats)
 

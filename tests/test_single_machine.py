@@ -14,6 +14,7 @@ from sklearn.svm import SVC
 from conftest import blobs
 from polymargin.solvers import single_machine
 from polymargin.solvers._single_machine_graph import circulation, max_mean_cycle, potentials
+from polymargin.solvers._single_machine_interior import InteriorPoint
 from polymargin.solvers._smo_kernels import HUGE
 from polymargin.solvers.single_machine import Margins, Solution, Status, required_margins, solve, solve_path
 
@@ -319,7 +320,7 @@ def test_labels_that_contradict_the_class_ask_for_less_than_nothing():
 
 
 def test_copies_of_rows_with_other_labels():
-    gram, (d, z) = problem(30, 3)
+    gram, (_, z) = problem(30, 3)
     twice = np.tile(gram, (2, 2))
     margins = required_margins(np.eye(3)[np.r_[z, (z + 1) % 3]])
     solution = solve(twice, margins, 10.0, tol=1e-6)
@@ -331,7 +332,9 @@ def test_a_read_only_float32_matrix_is_fine():
     gram, margins = problem(30, 3)
     small = gram.astype(np.float32)
     small.flags.writeable = False
-    assert solve(small, margins, 1.0).objective == pytest.approx(solve(gram, margins, 1.0).objective, rel=1e-2)
+    assert solve(small, margins, 1.0).objective == pytest.approx(
+        solve(gram, margins, 1.0).objective, rel=1e-2
+    )
 
 
 def test_max_iter_says_what_to_do():
@@ -356,8 +359,56 @@ def test_bad_input_is_refused():
         solve(gram, margins, 1.0, sample_weight=-np.ones(30))
     with pytest.raises(ValueError, match="one-hot"):
         solve(gram, margins.classes, 1.0)
+    with pytest.raises(ValueError, match="whole numbers from 0 to 1"):
+        required_margins(np.eye(2), [0, 2])
     with pytest.raises(ValueError, match="sums to one"):
         required_margins(np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "cubic"])
+def test_a_tolerance_below_rounding_ends_with_the_best_there_is(kernel):
+    gram, margins = problem(60, 4, kernel, soft=True)
+    solution = solve(gram, margins, 1e3, tol=1e-30)
+    assert solution.status in (Status.NO_PROGRESS, Status.CONVERGED)  # the gap may happen to be zero
+    assert solution.relative_gap <= 1e-8
+
+
+def test_an_indefinite_matrix_ends_somewhere_feasible():
+    gram, margins = problem(40, 3)
+    gram = gram - 0.5 * np.eye(40)
+    check_certificate(solve(gram, margins, 1.0, tol=1e-6, max_iter=10_000), gram, margins, 1.0)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize(("K", "kernel", "C"), [(2, "linear", 1e3), (4, "rbf", 10.0), (4, "cubic", 1e-2)])
+def test_the_interior_point_alone_comes_close(K, kernel, C, soft):
+    gram, margins = problem(60, K, kernel, soft)
+    weight = np.r_[0.0, np.linspace(0.5, 2.0, 59)]
+    solver = single_machine._Solver(gram, margins, weight)
+    solver.upper = C * solver.weight
+    interior = InteriorPoint(solver.gram, solver.order, solver.starts, solver.classes, solver.upper)
+    assert interior.is_possible
+    assert (interior.V is None) == (kernel == "rbf")
+    alpha = interior.maximise(solver.d, tol=1e-8)
+    assert (alpha >= 0.0).all()
+    assert (alpha <= solver.upper).all()
+    start = np.empty(alpha.T.shape)
+    start[solver.order] = alpha.T
+    solver._start(start)
+    expected = qp_objective(gram, margins, C * weight)
+    assert solver._bounds()[0] == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_interior_point_is_asked_where_the_rest_is_slow(monkeypatch):
+    calls = []
+    original = InteriorPoint.maximise
+    monkeypatch.setattr(InteriorPoint, "maximise", lambda *a: calls.append(a) or original(*a))
+    gram, margins = problem(300, 4, "linear")
+    solution = solve(gram, margins, 1e5, tol=1e-6)
+    assert solution.status is Status.CONVERGED
+    assert calls
+    check_certificate(solution, gram, margins, 1e5)
+    assert solution.objective == pytest.approx(qp_objective(gram, margins, 1e5), rel=1e-5)
 
 
 def test_newton_steps_are_taken_where_cycles_are_slow(monkeypatch):

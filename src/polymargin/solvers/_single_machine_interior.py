@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.lapack import dpstrf
 
+from polymargin._memory import available
 from polymargin.solvers._single_machine_kernels import fill_hessian
 
 Array = NDArray[np.float64]
@@ -34,22 +35,26 @@ _DAMPING = 0.995
 
 
 class InteriorPoint:
-    """The interior point for one Gram matrix and one assignment of rows to classes.
+    """The interior point for one Gram matrix, one assignment of rows to classes, and one box.
 
     Arrays are in the solver's order, of shape (K, n) where they belong to variables; entries that are no
     variables, α_iz, are zero.
     """
 
-    def __init__(self, gram: Array, order: Index, starts: Index, classes: Index) -> None:
-        self.gram, self.order, self.starts, self.classes = gram, order, starts, classes
+    def __init__(self, gram: Array, order: Index, starts: Index, classes: Index, upper: Array) -> None:
+        self.gram, self.order, self.starts, self.classes, self.upper = gram, order, starts, classes, upper
         K, n = starts.size - 1, classes.size
         self.own = (classes, np.arange(n))
-        filled = np.diff(starts) > 0
-        # Flow to a class without rows is zero, which leaves no interior.
-        self.others, self.rows = np.nonzero((np.arange(K)[:, None] != classes) & filled[:, None])
+        filled = np.bincount(classes[upper > 0.0], minlength=K) > 0
+        # An empty box, and flow to a class that sends none out, leave no interior.
+        is_variable = (np.arange(K)[:, None] != classes) & filled[:, None] & (upper > 0.0)
+        self.others, self.rows = np.nonzero(is_variable)
         self.filled = np.flatnonzero(filled)
-        self.V = self._factor(min(_LARGEST // K, self.rows.size // K))
-        self.is_possible = self.filled.size > 1 and (self.V is not None or self.rows.size <= _LARGEST)
+        size = self.rows.size
+        # A copy of the Gram matrix for the pivoting, or the largest system and its factor.
+        fits = 8.0 * max(n * n, 2 * min(size, _LARGEST) ** 2) < available()
+        self.V = self._factor(min(_LARGEST, size) // K) if fits else None
+        self.is_possible = fits and self.filled.size > 1 and (self.V is not None or size <= _LARGEST)
 
     def _factor(self, largest: int) -> Array | None:
         """Return V of shape (n, r), K = VVᵀ up to rounding, or None if r would exceed ``largest``."""
@@ -130,15 +135,14 @@ class InteriorPoint:
 
         return solve
 
-    def maximise(self, d: Array, upper: Array, tol: float, max_iter: int = 60) -> Array:
+    def maximise(self, d: Array, tol: float, max_iter: int = 60) -> Array:
         """Return α on, or next to, the optimal face, its variables near a bound set to it.
 
         It satisfies the box; the class equalities hold as well as the interior point has met them.
         """
         is_variable = np.zeros(d.shape, dtype=bool)
         is_variable[self.others, self.rows] = True
-        is_variable &= upper > 0.0
-        box = np.where(is_variable, upper, 1.0)
+        box = np.where(is_variable, self.upper, 1.0)
         equalities = self.filled[:-1]  # the last one follows from the others
         alpha = 0.5 * box * is_variable
         room = 0.5 * box
@@ -206,4 +210,6 @@ class InteriorPoint:
         # A variable is at the bound whose multiplier has outgrown the distance from it.
         at_zero = alpha / box * unit < lower_dual
         at_upper = is_variable & (room / box * unit < upper_dual)
-        return np.where(at_zero | ~is_variable, 0.0, np.where(at_upper, upper, np.clip(alpha, 0.0, upper)))
+        return np.where(
+            at_zero | ~is_variable, 0.0, np.where(at_upper, self.upper, np.clip(alpha, 0.0, self.upper))
+        )

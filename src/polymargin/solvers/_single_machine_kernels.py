@@ -222,9 +222,9 @@ def ascend(gram: Any, order: Any, starts: Any, classes: Any, diagonal: Any, uppe
             first_slope, k_i = E[b, i] - E[a, i], gram_rows[0]
             raised, j = second_row(first_slope, diagonal[i], k_i[in_b], E[a, in_b], E[b, in_b], alpha[a, in_b],
                                    upper[in_b], diagonal[in_b], tau, True)  # fmt: skip
-            lowered, l = second_row(first_slope, diagonal[i], k_i[in_a], E[a, in_a], E[b, in_a], alpha[b, in_a],
+            lowered, k = second_row(first_slope, diagonal[i], k_i[in_a], E[a, in_a], E[b, in_a], alpha[b, in_a],
                                     upper[in_a], diagonal[in_a], tau, False)  # fmt: skip
-            path[1] = starts[b] + j if raised >= lowered else starts[a] + l
+            path[1] = starts[b] + j if raised >= lowered else starts[a] + k
             gather(gram[order[path[1]]], order, gram_rows[1])
         step_cycle(length, cycle, path, alpha, E, upper, classes, diagonal, gram_rows, tau)
         changed[:] = False

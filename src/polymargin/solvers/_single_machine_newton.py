@@ -119,7 +119,7 @@ def _multipliers(constraints: Array, schur: Array, residual: Array) -> Array:
     try:
         factor = cho_factor(schur + 1e-13 * np.trace(schur) / size * np.eye(size), check_finite=False)
     except LinAlgError:
-        return np.linalg.lstsq(constraints, residual, rcond=1e-12)[0]
+        return np.asarray(np.linalg.lstsq(constraints, residual, rcond=1e-12)[0], dtype=np.float64)
     first = cho_solve(factor, constraints.T @ residual, check_finite=False)
     rest = constraints.T @ (residual - constraints @ first)
-    return np.asarray(first + cho_solve(factor, rest, check_finite=False))
+    return np.asarray(first + cho_solve(factor, rest, check_finite=False), dtype=np.float64)

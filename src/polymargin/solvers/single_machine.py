@@ -18,15 +18,14 @@ asks that F_im must not lead by more than −d_im. With two classes this is not 
 eq. (6), whatever it says: that one puts such a row on the other side of the boundary, and at another cost.
 
 The solver follows cycles of classes (SMO), takes Newton steps on the free variables when these become slow,
-and stops on the duality gap. The loops are in `polymargin.solvers._single_machine_kernels`.
+tries an interior point when both are slow, and stops on the duality gap. Cycle steps need 32 nK bytes
+beside the Gram matrix, Newton steps 8f² for f free variables. The loops are in
+`polymargin.solvers._single_machine_kernels`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +34,13 @@ from polymargin.solvers import _single_machine_kernels as kernels
 from polymargin.solvers._single_machine_graph import circulation, potentials
 from polymargin.solvers._single_machine_interior import InteriorPoint
 from polymargin.solvers._single_machine_newton import newton_on_face
+from polymargin.solvers._single_machine_solution import (
+    Margins,
+    Solution,
+    Status,
+    relative_gap,
+    required_margins,
+)
 
 __all__ = ["Margins", "Solution", "Status", "required_margins", "solve", "solve_path"]
 
@@ -45,111 +51,13 @@ _TAU = 1e-12
 #: The cycle steps are held to this mean gain, relative to the largest d, at first; it shrinks by the factor.
 _FIRST_TOL, _SHRINK = 0.05, 0.25
 #: Newton steps start after so many cycle steps per variable, and are repeated after so many.
-_NEWTON_FIRST, _NEWTON_AGAIN = 3.0, 1.0
+_NEWTON_FIRST, _NEWTON_AGAIN = 1.0, 0.5
 #: Newton steps need memory for f² numbers: f is at most n, or this.
 _FACE = 3000
-#: After so many rounds of Newton steps the interior point is tried, once.
-_INTERIOR_AFTER = 4
+#: The interior point is tried after so many rounds of Newton steps, later if the Gram matrix has no low rank.
+_INTERIOR_AFTER, _DIRECT_AFTER = 4, 24
 #: Rounds without progress before giving up.
 _PATIENCE = 8
-
-
-class Status(Enum):
-    """How a run ended; the value is advice to the user."""
-
-    CONVERGED = "converged: the relative duality gap is below tol"
-    ITERATION_LIMIT = (
-        "stopped by max_iter before tol was reached: raise max_iter, lower C, or scale the features"
-    )
-    NO_PROGRESS = (
-        "stopped because rounding leaves no better step: raise tol, lower C, or scale the features; "
-        "check that the Gram matrix is positive semidefinite"
-    )
-
-
-class Margins(NamedTuple):
-    """What the machine is asked for: d_im (n, K), by how much F_iz shall exceed F_im, and z_i (n,)."""
-
-    required: Array
-    classes: NDArray[np.intp]
-
-
-def required_margins(soft_labels: ArrayLike, classes: ArrayLike | None = None) -> Margins:
-    """Return d_im = 2 (P_iz − P_im) and z.
-
-    Parameters
-    ----------
-    soft_labels : array of shape (n, K)
-        P, with rows that sum to one.
-    classes : array of shape (n,), optional
-        z as class indices: in the paper the observed class, which P need not favour. If not given, the class
-        with the largest P, the first one of equals.
-
-    Examples
-    --------
-    >>> required_margins([[0.75, 0.25], [0.5, 0.5]], classes=[1, 0])
-    Margins(required=array([[-1.,  0.], [ 0.,  0.]]), classes=array([1, 0]))
-    """
-    P = np.asarray(soft_labels, dtype=np.float64)
-    if P.ndim != 2 or P.shape[1] < 2:
-        raise ValueError(f"soft labels have shape (n, K) with K ≥ 2, not {P.shape}; encode classes one-hot")
-    if not ((P >= 0.0).all() and np.allclose(P.sum(axis=1), 1.0, atol=1e-6)):
-        raise ValueError("soft labels are probabilities: not negative, and every row sums to one")
-    z = P.argmax(axis=1) if classes is None else np.asarray(classes)
-    return Margins(2.0 * (np.take_along_axis(P, z[:, None], axis=1) - P), z)
-
-
-@dataclass(frozen=True)
-class Solution:
-    """A solution and its certificate.
-
-    Attributes
-    ----------
-    alpha : array of shape (n, K)
-        Dual variables, 0 ≤ alpha_im ≤ C_i, exact at the bounds; zero for m = z_i.
-    beta : array of shape (n, K)
-        Coefficients of F_m(x) = Σ_i beta_im K(x_i, x) + b_m; every column sums to zero up to rounding.
-    biases : array of shape (K,)
-        b; only differences matter, they sum to zero.
-    status : Status
-    n_iter : int
-        Cycle steps taken.
-    objective : float
-        The dual objective D, which is maximised.
-    primal_objective : float
-        The least primal objective of the machines s(F_1, …, F_K) over the scale s.
-    kkt_violation : float
-        The largest mean gain of a cycle of classes, zero if none gains. With two classes and hard labels it is
-        LIBSVM's violation.
-    """
-
-    alpha: Array
-    beta: Array
-    biases: Array
-    status: Status
-    n_iter: int
-    objective: float
-    primal_objective: float
-    kkt_violation: float
-
-    @property
-    def duality_gap(self) -> float:
-        """Primal minus dual objective, never negative up to rounding."""
-        return self.primal_objective - self.objective
-
-    @property
-    def relative_gap(self) -> float:
-        """The duality gap over the primal objective."""
-        return _relative(self.duality_gap, self.primal_objective)
-
-    @property
-    def support(self) -> NDArray[np.intp]:
-        """Indices of the support vectors, the rows with a coefficient."""
-        return np.flatnonzero(self.beta.any(axis=1))
-
-    def is_optimal(self, eps: float = 1e-3) -> bool:
-        """Tell whether the relative duality gap is at most eps."""
-        return self.relative_gap <= eps
 
 
 def solve(
@@ -167,7 +75,8 @@ def solve(
     Parameters
     ----------
     gram : array of shape (n, n)
-        Symmetric positive semidefinite. It is not copied if it is float64 and contiguous.
+        Symmetric positive semidefinite (if it is not, the result is a stationary point). It is not copied if it
+        is float64 and contiguous.
     labels : array of shape (n, K) or Margins
         Soft labels, one-hot rows for hard ones, or what `required_margins` makes of them.
     C : float
@@ -224,11 +133,6 @@ def solve_path(
         start = None if i == 0 else solutions[-1].alpha * min(1.0, value / C[i - 1])
         solutions.append(solver.run(value, tol, max_iter, start))
     return solutions
-
-
-def _relative(gap: float, primal: float) -> float:
-    """Return gap / primal, where a primal of zero stands for a problem solved by the machine 0."""
-    return gap / primal if primal > 0.0 else 0.0
 
 
 class _Solver:
@@ -292,7 +196,9 @@ class _Solver:
         if peak > 0.0:
             best = linear / quadratic if quadratic > 0.0 else np.inf
             factor = min(max(best, 0.0), 1.0 / peak)
-            np.clip(self.alpha * factor, 0.0, self.upper, out=self.alpha)
+            self.alpha *= factor
+            # What comes to a bound but for rounding is there.
+            np.copyto(self.alpha, self.upper, where=self.alpha > (1.0 - 1e-14) * self.upper)
             self.E += (factor - 1.0) * (self.E - self.d)
 
     def _conserve(self) -> None:
@@ -347,29 +253,35 @@ class _Solver:
                            self.E, self.arcs, self.rows, self.scratch, self.tau, tol, limit)
         )  # fmt: skip
 
-    def _newton(self, largest: int) -> None:
+    def _newton(self) -> None:
         """Go to the maximum on the face of the free variables, as far as the box allows."""
-        if newton_on_face(self.gram, self.order, self.classes, self.upper, self.alpha, self.E, largest):
+        face = max(self.alpha.shape[1], _FACE)
+        if newton_on_face(self.gram, self.order, self.classes, self.upper, self.alpha, self.E, face):
             self._refresh()
 
-    def _jump(self, tol: float, largest: int) -> None:
-        """Go on from where an interior point and a Newton step on its face lead, if that is higher."""
-        interior = InteriorPoint(self.gram, self.order, self.starts, self.classes)
-        if not interior.is_possible:
-            return
+    def _jump(self, tol: float, rounds: int) -> bool:
+        """Go on from where an interior point and a Newton step on its face lead, if that is higher.
+
+        Nothing is done, and False returned, if this is not the round for it or it would cost too much.
+        """
+        if rounds not in (_INTERIOR_AFTER, _DIRECT_AFTER):
+            return False
+        interior = InteriorPoint(self.gram, self.order, self.starts, self.classes, self.upper)
+        if not interior.is_possible or (interior.V is None and rounds < _DIRECT_AFTER):
+            return False
         old = self.alpha.copy(), self.E.copy(), self._bounds()[0]
-        self.alpha[:] = interior.maximise(self.d, self.upper, max(1e-3 * tol, 1e-9))
+        self.alpha[:] = interior.maximise(self.d, max(1e-3 * tol, 1e-9))
         self._balance()
         self._refresh()
-        self._newton(largest)
+        self._newton()
         if self._bounds()[0] < old[2]:
             self.alpha, self.E = old[:2]
+        return True
 
     def _maximise(self, tol: float, max_iter: int) -> tuple[Status, int]:
         """Alternate cycle steps and Newton steps until the gap, from a fresh E, satisfies tol."""
         K, n = self.d.shape
         variables = n * (K - 1)
-        largest = max(n, _FACE)
         inner_tol = _FIRST_TOL * float(np.abs(self.d).max(initial=0.0))
         n_iter = idle = rounds = 0
         newton_at = _NEWTON_FIRST * variables
@@ -380,27 +292,26 @@ class _Solver:
             steps = self._ascend(inner_tol, limit)
             n_iter += steps
             dual, primal, mean, _ = self._bounds()
-            if _relative(primal - dual, primal) <= tol or mean <= 0.0:
+            if relative_gap(primal - dual, primal) <= tol or mean <= 0.0:
                 self._refresh()
                 dual, primal, mean, _ = self._bounds()
-                if _relative(primal - dual, primal) <= tol:
+                if relative_gap(primal - dual, primal) <= tol:
                     return Status.CONVERGED, n_iter
             if 0 <= max_iter <= n_iter:
                 return Status.ITERATION_LIMIT, n_iter
-            progress = dual > best_dual + 1e-12 * abs(dual) or primal - dual < 0.9 * best_gap
+            gained = dual - best_dual
+            progress = gained > 1e-6 * (primal - dual) + 1e-13 * abs(dual) or primal - dual < 0.9 * best_gap
             idle = 0 if progress else idle + 1
             if idle >= _PATIENCE:
                 self._refresh()
                 return Status.NO_PROGRESS, n_iter
             best_gap, best_dual = min(best_gap, primal - dual), max(best_dual, dual)
             if steps < limit:
-                inner_tol *= _SHRINK
+                inner_tol = _SHRINK * (min(inner_tol, mean) if mean > 0.0 else inner_tol)
             if n_iter >= newton_at or steps == 0:
                 rounds += 1
-                if rounds == _INTERIOR_AFTER:
-                    self._jump(tol, largest)
-                else:
-                    self._newton(largest)
+                if not self._jump(tol, rounds):
+                    self._newton()
                 newton_at = n_iter + _NEWTON_AGAIN * variables
 
     def _certify(self, status: Status, n_iter: int) -> Solution:
