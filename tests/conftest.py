@@ -1,6 +1,11 @@
-"""Small problems that several test files share."""
+"""Small problems that several test files share, and one BLAS thread for all of them."""
 
 import numpy as np
+import scipy.linalg  # noqa: F401  (brings a BLAS of its own, which must be there to be limited)
+from threadpoolctl import threadpool_limits
+
+# Many threads for small matrices, in several test processes at once, make the tests slower by a factor.
+threadpool_limits(1)
 
 
 def blobs(n=36, K=3, d=3, seed=0, spread=1.0, shift=1.6):

@@ -147,6 +147,7 @@ def test_command_with_support_vector_machines(iris_file):
         (["wine", "-m", "svm", "-d", "bayes", "-r", "1"], "support vector machines have no variances"),
         (["wine", "-c", "all-vs-all"], "unknown coding 'all-vs-all'"),
         (["wine", "-d", "guess"], "unknown decoding 'guess'"),
+        (["wine", "-c", "minimal", "-d", "dag", "-r", "1"], "none of these decoders can read"),
         (["wine", "--target", "x"], "--target names a column of a CSV file"),
         (["FILE", "--target", "x"], "flowers.csv has no column 'x'"),
         (["wine", "--report", "/no/such/folder/r.html", "-r", "1"], "cannot write the report"),
@@ -174,6 +175,21 @@ def test_missing_values_and_types(tmp_path):
     assert data.X[:, 1].tolist() == ["x", None, "x"]
     assert np.isnan(data.X[1, 0])
     assert preprocessor(data).fit(data.X).transform(data.X).shape == (3, 3)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators(tmp_path, separator):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,y\n1,x,0\n2,y,1\n".replace(",", separator))
+    assert read_csv(path).feature_names == ("a", "b")
+
+
+def test_one_class(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n1,u\n2,u\n")
+    result = run(path)
+    assert result.exit_code == 1
+    assert "has only one class" in result.stderr
 
 
 @pytest.mark.parametrize(

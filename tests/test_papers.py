@@ -236,6 +236,7 @@ def test_help_has_an_example():
         (["vangestel2002", "--table", "9"], "has no table '9' here; available: 2, 2-per-bit, 3, usps"),
         (["vangestel2002", "--dataset", "wine"], "no dataset 'wine' in these tables; available: bal"),
         ([], "say which paper: vangestel2002"),
+        (["vangestel2002", "--jobs", "0"], "--jobs must be -1 or a number of processes"),
     ],
 )
 def test_usage_errors_are_one_line(arguments, message):

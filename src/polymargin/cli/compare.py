@@ -68,10 +68,14 @@ def command(
         fail(f"unknown machine {machine!r}; choose one of {', '.join(_MACHINES)}", _USAGE)
     decodings = decoding or (_DECODINGS if machine == "ls-svm" else _DECODINGS_WITHOUT_VARIANCES)
     dataset = _load(data, target)
+    if dataset.n_classes < 2:
+        fail(f"{dataset.name} has only one class, {dataset.classes.tolist()}; there is nothing to tell apart")
     try:
         rows = _scores(dataset, coding or _CODINGS, decodings, machine, kernel, repeats, test_size, seed)
     except (ValueError, MemoryError) as error:
         fail(str(error))
+    if not rows:
+        fail("none of these decoders can read any of these codings", _USAGE)
     summary = _summarise(rows)
     if as_json:
         document = {

@@ -69,6 +69,8 @@ def command(
     if list_tables:
         _list(paper)
         return
+    if jobs < 1 and jobs != -1:
+        fail(f"--jobs must be -1 or a number of processes, not {jobs}", _USAGE)
     if paper is None:
         fail(f"say which paper: {', '.join(available())}", _USAGE)
     experiments = _experiments(paper, table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +19,8 @@ _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
 def read_csv(path: str | Path, target: str | None = None) -> Dataset:
     """Read a CSV file with a header row; a column is numeric if all its values are, otherwise nominal.
+
+    Fields are separated by commas, semicolons or tabs, as the header shows.
 
     Parameters
     ----------
@@ -44,7 +47,10 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
     path = Path(path)
     try:
         with _open_text(path) as stream:
-            table = [row for row in csv.reader(stream) if row]
+            header_line = stream.readline()
+            # Whatever separates the most columns of the header separates all of them.
+            separator = max(",;\t", key=header_line.count)
+            table = [row for row in csv.reader(chain([header_line], stream), delimiter=separator) if row]
     except (csv.Error, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
         raise ValueError(f"{path.name} is not a CSV file in UTF-8: {error}") from None
     if len(table) < 2:

@@ -51,7 +51,9 @@ default="one-vs-one"
         Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
         does: slower, and on the paper's ten datasets no better.
     priors : None, "uniform", "empirical" or array of shape (K,), default=None
-        Class probabilities to expect in use, for decoders that work with them. None: equal.
+        Prior class probabilities of Bayesian decoding. The outputs of the machines carry the class frequencies of the
+        training rows already, so None, which is "uniform", stands for data with the same frequencies; "empirical"
+        counts them once more.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
         now and then in the log ("polymargin", level INFO).

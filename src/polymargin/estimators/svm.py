@@ -65,7 +65,7 @@ default="one-vs-one"
     class_weight : dict, "balanced" or None, default=None
         Factors of C for the rows of every class.
     priors : None, "uniform", "empirical" or array of shape (K,), default=None
-        Class probabilities to expect in use, for decoders that work with them.
+        Prior class probabilities, for decoders that work with them.
     tol : float, default=1e-3
         Largest violation of the optimality conditions.
     max_iter : int, default=-1

@@ -130,18 +130,10 @@ class LSSVMBank:
         return margins + self.intercept
 
     def _base_diagonal(self, X: Any) -> Array:
-        """Return the base of new rows with themselves; for a precomputed kernel it must be the same for all."""
-        kernel = self.data.kernel
-        if X.shape[1] != self.data.X.shape[1] or not kernel.precomputed:
-            return kernel.base_diagonal(X)
-        known = kernel.base_diagonal(self.data.X)
-        if not np.allclose(known, known[0]):
-            raise ValueError(
-                "variances need K(x, x) of the new rows, which a precomputed kernel does not give unless it is "
-                "the same for all rows; give the kernel as a function, or choose a decoding without variances, "
-                'such as "loss"'
-            )
-        return np.full(X.shape[0], known[0])
+        """Return the base of new rows with themselves, which for a precomputed kernel is the same for all."""
+        if not self.data.kernel.precomputed:
+            return self.data.kernel.base_diagonal(X)
+        return np.full(X.shape[0], _constant_diagonal(self.data))
 
     def _variances_from_base(self, block: Block, base: Array, diagonal: Array) -> Array:
         """Return σ_z² of the block's machines, eq. (12) in centred form (its printed sign is wrong)."""
@@ -214,7 +206,12 @@ def fit_lssvm_bank(
     _memory.require(
         40.0 * largest**2 + held + kept,
         f"the kernel matrix of {largest} rows with its factorisations",
-        'fit fewer rows, or choose coding="one-vs-one", whose machines see two classes at a time',
+        "fit fewer rows"
+        + (
+            ""
+            if len(groups) > 1
+            else ', or choose coding="one-vs-one", whose machines see two classes at a time'
+        ),
     )
     n = data.class_index.size
     bank = LSSVMBank(
@@ -241,10 +238,24 @@ def fit_lssvm_bank(
                 if bank.blocks is not None:
                     bank.blocks.append(block)
             group.release()
+    if keep_factors and data.kernel.precomputed:
+        _constant_diagonal(data)
     # A row that a dichotomy does not use is new to it.
     if not codebook.is_dense:
         np.copyto(bank.loo_margins, bank.margins(data.X), where=targets == 0)
     return bank
+
+
+def _constant_diagonal(data: TrainingRows) -> float:
+    """Return the K(x, x) that all rows of a precomputed kernel share, or refuse: new rows do not tell theirs."""
+    known = data.kernel.base_diagonal(data.X)
+    if not np.allclose(known, known[0]):
+        raise ValueError(
+            "variances need K(x, x) of the new rows, which a precomputed kernel does not give unless it is the same "
+            "for all rows; give the kernel as a function, or choose a decoding without variances, such as "
+            '"loss"'
+        )
+    return float(known[0])
 
 
 def _check_weights(groups: list[RowGroupGram]) -> None:
