@@ -386,3 +386,8 @@ def test_least_squares_never_load_numba():
         "p.LSSVMClassifier(1.0, gamma=1.0).fit(*load_iris(return_X_y=True)); assert 'numba' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_kernel_that_is_not_positive_definite_is_refused():
+    with pytest.raises(ValueError, match=r"not positive semi-definite.*use a positive definite kernel"):
+        SVMClassifier(kernel=lambda A, B: -(A @ B.T)).fit(*load_iris(return_X_y=True))

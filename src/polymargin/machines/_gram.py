@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from polymargin.kernels import Kernel
 from polymargin.machines._rows import TrainingRows
@@ -77,6 +78,12 @@ def check_base(base: Array, kernel: Kernel) -> None:
         raise ValueError(f"the kernel matrix holds infinite or undefined values; {_remedy(kernel)}")
     if kernel.untrusted and not np.allclose(base, base.T, rtol=1e-6, atol=1e-8 * np.abs(base).max()):
         raise ValueError("the kernel matrix is not symmetric, so it is not a kernel's")
+    if kernel.untrusted and base.shape[0] == base.shape[1]:
+        # A matrix from outside may have been computed in single precision: only what is clearly negative is refused.
+        shifted = np.array(base, order="F")
+        shifted[np.diag_indices_from(shifted)] += 1e-7 * max(float(np.trace(np.abs(base))), 1e-300)
+        if lapack.dpotrf(shifted, lower=1, overwrite_a=1)[1] != 0:
+            raise NotPositiveDefinite(f"the kernel matrix is not positive semi-definite; {_remedy(kernel)}")
 
 
 def _centred(kernel: Kernel, base: Array, gamma: float, weights: Array) -> tuple[Centring, Array]:
