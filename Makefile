@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-export POLYMARGIN_DATA
 
 .PHONY: help demo test lint format reproduce bench clean
 

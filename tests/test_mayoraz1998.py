@@ -22,7 +22,7 @@ DATASETS = ["glass", "dermatology", "vowel", "soybean"]
 PAPER = ["none", "pi_w", "pi_star", "M"]
 
 needs_data = pytest.mark.skipif(
-    "POLYMARGIN_DATA" not in os.environ, reason="set POLYMARGIN_DATA to the folder of datasets"
+    not os.environ.get("POLYMARGIN_DATA"), reason="set POLYMARGIN_DATA to the folder of datasets"
 )
 
 
