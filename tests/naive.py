@@ -14,7 +14,7 @@ import itertools
 
 import numpy as np
 from scipy.linalg import helmert
-from scipy.optimize import minimize
+from scipy.optimize import minimize, nnls
 from scipy.special import logsumexp
 
 # --------------------------------------------------------------------------------------------------
@@ -532,3 +532,101 @@ def bayes_joint(M, z, variance, priors):
                 p[m] = p[m] * density[m] / Z
         posteriors[i] = p / p.sum()
     return posteriors
+
+
+# --------------------------------------------------------------------------------------------------
+# Sigmoids, coupling and softmax ("seed 003" is Bravo et al. (2010))
+# --------------------------------------------------------------------------------------------------
+
+
+def platt_sigmoid(f, positive, weights=None):
+    """A and B of seed 003 eq. (4) by a derivative-free search on the likelihood with Platt's smoothed targets."""
+    f = np.asarray(f, dtype=float)
+    weights = np.ones(len(f)) if weights is None else np.asarray(weights, dtype=float)
+    above = sum(w for w, side in zip(weights, positive, strict=True) if side)
+    below = sum(w for w, side in zip(weights, positive, strict=True) if not side)
+    t = np.array([(above + 1) / (above + 2) if side else 1 / (below + 2) for side in positive])
+
+    def loss(AB):
+        u = AB[0] * f + AB[1]
+        return np.sum(weights * (t * np.logaddexp(0, u) + (1 - t) * np.logaddexp(0, -u)))
+
+    AB = np.array([0.0, np.log((below + 1) / (above + 1))])
+    for _ in range(5):
+        AB = minimize(
+            loss, AB, method="Nelder-Mead", options={"xatol": 1e-12, "fatol": 1e-15, "maxiter": 5000}
+        ).x
+    return AB
+
+
+def couple_pairs(R, method, q=None):
+    """p of one row from its K×K matrix R of r_ik, by seed 003's definitions (with the corrections of DESIGN §3.6)."""
+    K = len(R)
+    pairs = [(i, k) for i in range(K) for k in range(K) if i != k]
+    if method == "pkpd":  # eq. (10), then normalised
+        p = np.array([1 / (sum(1 / R[i, k] for k in range(K) if k != i) - (K - 2)) for i in range(K)])
+        return p / p.sum()
+    if method == "wlw1":  # eq. (7) with K - 1: walk the chain until it stands still
+        Q = np.zeros((K, K))
+        for i in range(K):
+            for k in range(K):
+                Q[i, k] = (R[i, k] if i != k else sum(R[i, s] for s in range(K) if s != i)) / (K - 1)
+        for _ in range(40):
+            Q = Q @ Q
+            Q = Q / Q.sum(axis=0)
+        return Q[:, 0]
+    if method == "wlw2":  # eq. (8) with p ≥ 0; the sum as one more residual changes p by a factor only
+        rows = np.zeros((len(pairs) + 1, K))
+        for row, (i, k) in enumerate(pairs):
+            rows[row, i], rows[row, k] = R[k, i], -R[i, k]
+        rows[-1] = 1.0
+        p, _ = nnls(rows, np.append(np.zeros(len(pairs)), 1.0))
+        return p / p.sum()
+
+    def distance(theta):  # eq. (9) with the factor r_ik
+        total, slope = 0.0, np.zeros(K)
+        for i, k in pairs:
+            if i < k:
+                d = theta[i] - theta[k]
+                weight = 1.0 if q is None else q[i, k]
+                total += weight * (R[i, k] * np.logaddexp(0, -d) + R[k, i] * np.logaddexp(0, d))
+                change = weight * (1 / (1 + np.exp(-d)) - R[i, k])
+                slope[i] += change
+                slope[k] -= change
+        return total, slope
+
+    theta = np.zeros(K)
+    for _ in range(3):
+        theta = minimize(
+            distance, theta, jac=True, method="BFGS", options={"gtol": 1e-11, "maxiter": 10000}
+        ).x
+    return np.exp(theta - logsumexp(theta))
+
+
+def bradley_terry_distance(p, r, M, weights, prior):
+    """Σ_l n_l KL(r_l ‖ ρ_l) − prior Σ_k log p_k up to a constant, for one row; the n_l are scaled to mean one."""
+    total = -prior * np.sum(np.log(p / p.sum()))
+    for column in range(M.shape[1]):
+        above = sum(p[k] for k in range(len(M)) if M[k, column] == 1)
+        below = sum(p[k] for k in range(len(M)) if M[k, column] == -1)
+        rho = above / (above + below)
+        share = weights[column] / np.mean(weights)
+        total -= share * (r[column] * np.log(rho) + (1 - r[column]) * np.log(1 - rho))
+    return total
+
+
+def softmax_objective(parameters, X, T, weights, ridge, intercept_ridge=0.0, W=None, scale_ridge=0.0):
+    """Weighted cross-entropy plus ½ Σ ridge B² + ½ intercept_ridge |b|² + ½ scale_ridge (s - 1)², row by row.
+
+    ``parameters`` holds (B, b, s) in one vector; without an anchor W, s does not matter.
+    """
+    d, K = X.shape[1], T.shape[1]
+    B, b = parameters[: d * K].reshape(d, K), parameters[d * K : d * K + K]
+    total = 0.5 * np.sum(ridge * B**2) + 0.5 * intercept_ridge * np.sum(b**2)
+    total += 0.5 * scale_ridge * (parameters[-1] - 1.0) ** 2
+    for i in range(len(X)):
+        z = X[i] @ B + b
+        if W is not None:
+            z = z + parameters[-1] * W[i]
+        total -= weights[i] * np.sum(T[i] * (z - logsumexp(z)))
+    return total

@@ -37,7 +37,8 @@ def test_labels():
     refused("(?i)unknown label type: continuous", Y=np.linspace(0, 1, 30))
     refused("(?i)nan", Y=np.where(Y == 0, np.nan, Y))
     refused(r"inconsistent numbers of samples: \[30, 29\]", Y=Y[:-1])
-    refused("y should be a 1d array", Y=np.eye(3)[Y])
+    refused("y should be a 1d array", Y=np.eye(3, dtype=int)[Y])
+    refused("soft labels of every row must sum to one", Y=2.0 * np.eye(3)[Y])
 
 
 def test_shapes():
@@ -79,7 +80,13 @@ def test_weights():
     refused(r"(?i)sample_weight.shape == \(29,\), expected \(30,\)", weights=np.ones(29))
 
 
-@pytest.mark.parametrize("model", [LSSVMClassifier(), LSSVMClassifier(C=1.0, gamma=1.0, selection=None)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        LSSVMClassifier(selection="evidence", decoding="bayes"),
+        LSSVMClassifier(C=1.0, gamma=1.0, selection=None, decoding="bayes"),
+    ],
+)
 def test_weights_that_count_less_than_two_rows(model):
     words = r"weights of the rows of a dichotomy sum to 0\.\d+, .* at least 2: .* scale the weights"
     refused(words, model, weights=np.full(30, 1 / 30))
@@ -122,7 +129,7 @@ def test_without_selection_a_kernel_without_gamma_needs_C_alone():
         ({"decoding": "dag", "coding": "minimal"}, 'choose coding="one-vs-one"'),
         ({"decoding": "argmax"}, 'choose coding="one-vs-all"'),
         ({"kernel": "gauss"}, "unknown kernel 'gauss'; choose one of linear, poly, rbf"),
-        ({"kernel": None}, "unknown kernel None"),
+        ({"kernel": 3}, "unknown kernel 3"),
         ({"selection": "magic"}, "unknown selection 'magic'; choose"),
         ({"priors": "mine"}, "unknown priors 'mine'; choose"),
         ({"priors": [0.5, 0.5]}, "one probability for each of the 3 classes"),

@@ -45,7 +45,12 @@ def test_comparison_equals_one_estimator_after_another(split, shared, decoding):
     assert [score.coding for score in scores] == CODINGS
     for score in scores:
         model = LSSVMClassifier(
-            coding=score.coding, decoding=decoding, shared_parameters=shared, random_state=0
+            kernel="rbf",
+            coding=score.coding,
+            decoding=decoding,
+            selection="evidence",
+            shared_parameters=shared,
+            random_state=0,
         ).fit(X_train, y_train)
         assert score.accuracy == model.score(X_test, y_test)
         if decoding == "bayes":

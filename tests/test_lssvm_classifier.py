@@ -173,7 +173,12 @@ def test_comparison_equals_the_estimators(shared):
     assert len(scores) == 10  # voting reads one-vs-one alone
     for score in scores:
         model = LSSVMClassifier(
-            coding=score.coding, decoding=score.decoding, shared_parameters=shared, random_state=0
+            kernel="rbf",
+            coding=score.coding,
+            decoding=score.decoding,
+            selection="evidence",
+            shared_parameters=shared,
+            random_state=0,
         ).fit(X[train], Y[train])
         assert score.accuracy == model.score(X[test], Y[test])
         assert (score.log_loss is None) == (score.decoding != "bayes")
@@ -280,7 +285,7 @@ def test_precomputed_without_a_constant_diagonal():
     K = X @ X.T
     words = r"precomputed kernel does not give .* choose a decoding without"
     with pytest.raises(ValueError, match=words):
-        LSSVMClassifier(kernel="precomputed").fit(K, Y)
+        LSSVMClassifier(kernel="precomputed", decoding="bayes").fit(K, Y)
     loss = LSSVMClassifier(kernel="precomputed", decoding="loss").fit(K, Y)
     with pytest.raises(ValueError, match=words):
         loss.variances(K)

@@ -223,9 +223,10 @@ def test_bars(terminal):
         ),
         (SVMClassifier(verbose=1, coding="adaptive"), ["growing the codebook: 1 machines", "machines: "]),
         (
-            LSSVMClassifier(verbose=1),
+            LSSVMClassifier(verbose=1, selection="evidence", kernel="rbf"),
             ["inferring C and gamma: 12 of 12 kernels × 6 groups", "machines: 6 of 6"],
         ),
+        (LSSVMClassifier(verbose=1), ["selecting C and gamma: ", " kernels", "machines: 6 of 6"]),
         (
             LSSVMClassifier(verbose=True, coding="adaptive"),
             ["growing the codebook: 1 machines", "machines: "],

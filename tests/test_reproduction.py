@@ -102,6 +102,25 @@ def alive(pid):
     return state != "Z"
 
 
+class Doubled(Toy):
+    """A second stage: twice what the toy has found in all replicates of a dataset."""
+
+    name = "doubled"
+
+    def requires(self):
+        return [Toy(self.protocol)]
+
+    def jobs(self):
+        return [Key.of(dataset=dataset) for dataset in ("b", "a")]
+
+    def run(self, job):
+        found = {}
+        for row in self.given["toy"]:
+            if row["dataset"] == job["dataset"]:
+                found.setdefault(row["method"], []).append(row["value"])
+        return [{**cell.asdict(), "value": 2.0 * sum(found[cell["method"]])} for cell in self.cells(job)]
+
+
 # --- running -----------------------------------------------------------------------------------------------
 
 
@@ -316,6 +335,43 @@ def test_interrupt_saves_and_says_how_to_go_on(tmp_path):
     assert run_experiment(Toy(), tmp_path).resumed == 3
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_second_stage_runs_the_first_as_far_as_it_needs_it(tmp_path, n_jobs):
+    toy = run_experiment(Toy(), tmp_path / "toy")
+    seen = []
+    part = run_experiment(
+        Doubled(),
+        tmp_path / "both",
+        n_jobs=n_jobs,
+        only=lambda job: job["dataset"] == "a",
+        progress=seen.append,
+    )
+    assert journal_jobs(tmp_path / "both" / "toy.jsonl") == 4, "the other dataset is not needed"
+    expected = sum(row["value"] for row in toy.rows if (row["dataset"], row["method"]) == ("a", "fancy"))
+    assert part.rows[1]["value"] == pytest.approx(2.0 * expected)
+    assert list(dict.fromkeys(now.experiment for now in seen)) == ["toy", "doubled"]
+    whole = run_experiment(Doubled(), tmp_path / "both", n_jobs=n_jobs)
+    assert (whole.resumed, whole.done, whole.total) == (1, 2, 2)
+    assert journal_jobs(tmp_path / "both" / "toy.jsonl") == 8
+    again = run_experiment(Doubled(), tmp_path / "both")
+    assert (again.resumed, again.rows) == (2, whole.rows)
+    assert run_experiment(Doubled(), tmp_path / "both", restart=True).resumed == 0
+    assert len(list((tmp_path / "both").glob("toy*.jsonl"))) == 2, "the old first stage is kept too"
+
+
+def test_a_second_stage_waits_for_a_first_that_failed(tmp_path):
+    report = run_experiment(Doubled({"fail": ["b/2"]}), tmp_path)
+    assert (report.done, report.total) == (1, 2)
+    assert [str(failure.job) for failure in report.failures] == ["b/2"]
+    assert {row["dataset"] for row in report.rows} == {"a"}
+
+
+def test_a_first_stage_of_another_protocol_is_refused(tmp_path):
+    run_experiment(Doubled(), tmp_path)
+    with pytest.raises(ProtocolChanged):
+        run_experiment(Doubled({"seed": 2}), tmp_path)
+
+
 def test_what_cannot_travel_to_workers_is_said(tmp_path):
     class Local(Toy):
         pass
@@ -391,6 +447,18 @@ def test_lower_is_better_and_by_metric():
     ] == [
         "better",
         "better",
+    ]
+
+
+def test_without_figures_the_fields_name_the_cells():
+    rows = [
+        {"dataset": d, "method": "m", "replicate": r, "value": v}
+        for d, r, v in (("a", 1, 1.0), ("a", 2, 3.0), ("b", 1, 5.0))
+    ]
+    comparison = compare_with_paper(rows, [], replicates=2, fields=("dataset", "method"))
+    assert [(str(cell.key), cell.ours.mean, cell.verdict) for cell in comparison.cells] == [
+        ("a/m", 2.0, "unprinted"),
+        ("b/m", 5.0, "unprinted"),
     ]
 
 

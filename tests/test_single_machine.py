@@ -310,6 +310,19 @@ def test_one_class_or_no_preference_needs_no_machine(labels):
     assert solution.support.size == 0
 
 
+@pytest.mark.parametrize("kernel", [linear_kernel, rbf_kernel])
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e6])
+def test_one_soft_label_for_all_rows_needs_biases_alone(kernel, C):
+    """b = 2P satisfies every margin of every class exactly; only rounding could make a machine of it."""
+    X, z = blobs(60, K=4, seed=3)
+    label = np.array([0.7003, 0.2101, 0.0601, 0.0295])
+    solution = solve(kernel(X), required_margins(np.tile(label, (60, 1)), z), C, max_iter=1000)
+    assert solution.status is Status.CONVERGED
+    assert (solution.n_iter, solution.support.size) == (0, 0)
+    assert solution.relative_gap == 0.0
+    np.testing.assert_allclose(solution.biases - solution.biases.mean(), 2 * label - 0.5, atol=1e-12)
+
+
 def test_labels_that_contradict_the_class_ask_for_less_than_nothing():
     P = np.array([[0.2, 0.8], [0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
     margins = required_margins(P, [0, 0, 1, 1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +48,14 @@ class Outputs:
             None if self.variances is None else self.variances[:, part.columns],
             None if self.noise is None else self.noise[part.columns],
             None if self.norms is None else self.norms[part.columns],
+        )
+
+    def rows(self, rows: Array) -> Outputs:
+        """Return the outputs of some of the rows."""
+        return replace(
+            self,
+            margins=self.margins[rows],
+            variances=None if self.variances is None else self.variances[rows],
         )
 
     def __post_init__(self) -> None:

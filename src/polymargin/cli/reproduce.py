@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
 from polymargin.cli._comparison_table import print_comparison
 from polymargin.cli._console import errors, fail, results
 from polymargin.cli._progress import show_progress
-from polymargin.papers import PAPERS, available, tables
+from polymargin.papers import PAPERS, available, fast_tables, tables
 from polymargin.reproduction import (
     Comparison,
     Experiment,
     Key,
+    Listing,
+    Progress,
     ReproductionError,
     RunInterrupted,
     RunReport,
@@ -49,6 +55,10 @@ def command(
         typer.Option("--results", help="Results folder; ./polymargin-results/PAPER unless given."),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes; -1 for one per core.")] = -1,
+    fast: Annotated[
+        bool,
+        typer.Option("--fast", help="A coarser grid, where the paper here has one; the output says which."),
+    ] = False,
     restart: Annotated[
         bool, typer.Option("--restart", help="Compute everything anew; the old journal is kept.")
     ] = False,
@@ -73,7 +83,7 @@ def command(
         fail(f"--jobs must be -1 or a number of processes, not {jobs}", _USAGE)
     if paper is None:
         fail(f"say which paper: {', '.join(available())}", _USAGE)
-    experiments = _experiments(paper, table)
+    experiments = _experiments(paper, table, fast=fast)
     folder = results_dir or Path("polymargin-results") / paper
     if figure:
         _draw(paper, figure, folder)
@@ -84,10 +94,11 @@ def command(
     for experiment in experiments.values():
         report = _run(experiment, folder, chosen, jobs, restart=restart, no_run=no_run)
         comparison = _compare(experiment, report, dataset)
+        listings = experiment.listings(report.rows)
         if as_json:
-            documents.append(_document(experiment, report, comparison))
+            documents.append(_document(experiment, report, comparison, listings))
         else:
-            print_comparison(results(), experiment.title, comparison, experiment.layout)
+            _print(experiment, comparison, listings)
         failed |= _report_failures(report)
     if as_json:
         typer.echo(json.dumps({"paper": paper, "tables": documents}, indent=2, ensure_ascii=False))
@@ -109,7 +120,7 @@ def _list(paper: str | None) -> None:
         fail(str(error), _USAGE)
 
 
-def _experiments(paper: str, wanted: list[str] | None) -> dict[str, Experiment]:
+def _experiments(paper: str, wanted: list[str] | None, *, fast: bool) -> dict[str, Experiment]:
     try:
         found = tables(paper)
     except ReproductionError as error:
@@ -117,6 +128,13 @@ def _experiments(paper: str, wanted: list[str] | None) -> dict[str, Experiment]:
     for number in wanted or ():
         if number not in found:
             fail(f"{paper} has no table {number!r} here; available: {', '.join(found)}", _USAGE)
+    if fast:
+        found = fast_tables(paper)
+        if not found:
+            fail(f"{paper} has no fast protocol: leave --fast out", _USAGE)
+        for number in wanted or ():
+            if number not in found:
+                fail(f"table {number} of {paper} has no fast protocol, only {', '.join(found)} have", _USAGE)
     return {number: found[number]() for number in wanted or found}
 
 
@@ -163,7 +181,7 @@ def _run(
     try:
         if no_run:
             return load_results(experiment, folder, only=chosen)
-        with show_progress(experiment.name) as progress:
+        with _Stages() as progress:
             report = run_experiment(
                 experiment, folder, n_jobs=jobs, only=chosen, restart=restart, progress=progress
             )
@@ -178,16 +196,60 @@ def _run(
     return report
 
 
+class _Stages:
+    """Progress of an experiment and of those that it requires, each under its own name."""
+
+    def __enter__(self) -> Callable[[Progress], None]:
+        self._open = ExitStack()
+        self._name = ""
+        return self._tell
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+
+    def _tell(self, now: Progress) -> None:
+        if now.experiment != self._name:
+            self._open.close()
+            self._name = now.experiment
+            self._show = self._open.enter_context(show_progress(self._name))
+        self._show(now)
+
+
 def _compare(experiment: Experiment, report: RunReport, datasets: list[str] | None) -> Comparison:
     figures = [
-        figure for figure in experiment.paper_figures() if not datasets or figure.key["dataset"] in datasets
+        figure
+        for figure in experiment.paper_figures()
+        if not datasets or ("dataset" in figure.key and figure.key["dataset"] in datasets)
     ]
+    layout = experiment.layout
     return compare_with_paper(
-        report.rows, figures, replicates=experiment.replicates, better=experiment.direction
+        report.rows,
+        figures,
+        replicates=experiment.replicates,
+        better=experiment.direction,
+        fields=(*layout.panels, *layout.rows, *layout.columns),
     )
 
 
-def _document(experiment: Experiment, report: RunReport, comparison: Comparison) -> dict[str, Any]:
+def _print(experiment: Experiment, comparison: Comparison, listings: Sequence[Listing]) -> None:
+    """Print the comparison where there is one, and the listings below it."""
+    if experiment.compared:
+        print_comparison(results(), experiment.title, comparison, experiment.layout)
+    else:
+        results().print(Text(experiment.title, style="bold"))
+    for listing in listings:
+        table = Table(title=listing.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
+                      padding=(0, 1, 0, 0))  # fmt: skip
+        for column in listing.columns:
+            table.add_column(column)
+        for row in listing.rows:
+            table.add_row(*map(Text, row))
+        results().print(table)
+
+
+def _document(
+    experiment: Experiment, report: RunReport, comparison: Comparison, listings: Sequence[Listing]
+) -> dict[str, Any]:
     return {
         "name": experiment.name,
         "title": experiment.title,
@@ -195,6 +257,7 @@ def _document(experiment: Experiment, report: RunReport, comparison: Comparison)
         "results": str(report.csv_path),
         "failures": [{"job": f.job.asdict(), "error": f.error} for f in report.failures],
         **comparison.as_json(),
+        **({"listings": [listing.as_json() for listing in listings]} if listings else {}),
     }
 
 

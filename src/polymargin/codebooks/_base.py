@@ -113,6 +113,12 @@ class Codebook:
         one_each &= (self.matrix == -1).sum(axis=0) == 1
         return bool(one_each.all()) and self.n_columns == self.n_classes * (self.n_classes - 1) // 2
 
+    @property
+    def is_one_vs_all(self) -> bool:
+        """Whether every column sets one class against all others, and every class has its column."""
+        alone = (self.matrix == 1).sum(axis=0) == 1
+        return self.is_dense and bool(alone.all()) and self.n_columns == self.n_classes
+
     @cached_property
     def row_groups(self) -> list[RowGroup]:
         """The columns grouped by the classes they use, in order of first appearance."""

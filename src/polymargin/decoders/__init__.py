@@ -12,10 +12,14 @@ from sklearn.base import clone
 from polymargin.decoders._base import Decoder, ProbabilisticDecoder
 from polymargin.decoders.argmax import Argmax
 from polymargin.decoders.bayes import Bayes
+from polymargin.decoders.coupled_softmax import CoupledSoftmax
+from polymargin.decoders.coupling import Coupling
 from polymargin.decoders.dag import Dag
 from polymargin.decoders.hamming import Hamming
 from polymargin.decoders.loss import Loss
 from polymargin.decoders.mixture import Mixture
+from polymargin.decoders.plain_softmax import PlainSoftmax
+from polymargin.decoders.softmax import Softmax
 from polymargin.decoders.stack import Stack
 from polymargin.decoders.votes import Votes
 
@@ -23,12 +27,16 @@ __all__ = [
     "DECODERS",
     "Argmax",
     "Bayes",
+    "CoupledSoftmax",
+    "Coupling",
     "Dag",
     "Decoder",
     "Hamming",
     "Loss",
     "Mixture",
+    "PlainSoftmax",
     "ProbabilisticDecoder",
+    "Softmax",
     "Stack",
     "Votes",
     "resolve_decoder",
@@ -41,6 +49,10 @@ DECODERS: dict[str, type[Decoder]] = {
     "bayes": Bayes,
     "argmax": Argmax,
     "mixture": Mixture,
+    "softmax": Softmax,
+    "coupling": Coupling,
+    "coupled-softmax": CoupledSoftmax,
+    "plain-softmax": PlainSoftmax,
     "votes": Votes,
     "dag": Dag,
 }

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from sklearn.base import BaseEstimator
 
 from polymargin.codebooks import Codebook
@@ -97,3 +98,32 @@ def check_pairwise(codebook: Codebook, name: str) -> None:
     """Raise ValueError unless every column sets one class against one other."""
     if not codebook.is_pairwise:
         raise ValueError(f'{name} needs one machine for every pair of classes: choose coding="one-vs-one"')
+
+
+def prior_shift(
+    priors: Array | None, class_index: Array, n_classes: int, sample_weight: Array | None = None
+) -> Array:
+    """Return log(priors / training priors), shape (K,), which carries posteriors to another class balance.
+
+    The training priors are the weighted shares of the classes among the rows a decoder learned from. Where no priors
+    are given, nothing is to be carried and the shift is zero; classes without a row keep what they have too.
+
+    Examples
+    --------
+    >>> prior_shift(np.array([0.5, 0.5]), np.array([0, 0, 0, 1]), 2).round(3)
+    array([-0.405,  0.693])
+    """
+    if priors is None:
+        return np.zeros(n_classes)
+    shares = np.bincount(class_index, sample_weight, minlength=n_classes).astype(np.float64)
+    shares /= shares.sum()
+    known = shares > 0.0
+    return np.log(np.where(known, priors, 1.0)) - np.log(np.where(known, shares, 1.0))
+
+
+def reweighted(log_p: Array, shift: Array) -> Array:
+    """Return log-posteriors under other priors: log p + shift, normalised, shape (n, K)."""
+    if not shift.any():
+        return log_p
+    shifted = log_p + shift
+    return shifted - logsumexp(shifted, axis=1, keepdims=True)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from polymargin.codebooks import Codebook
-from polymargin.decoders._base import Array, ProbabilisticDecoder
+from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift
 from polymargin.outputs import Outputs
 
 
@@ -34,7 +34,8 @@ class Bayes(ProbabilisticDecoder):
     Attributes
     ----------
     log_priors_ : ndarray of shape (K,)
-        Logarithms of the class priors.
+        Logarithms of the classes' weights before any output is seen. The outputs carry the class frequencies of the
+        training rows already, so these are equal, or, where priors are given, the priors over those frequencies.
     noise_ : ndarray of shape (L,) or None
         The honest noise variances; None for the machines' own.
     """
@@ -59,11 +60,10 @@ class Bayes(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> Bayes:
-        """Store the codebook and the priors, equal unless given, and measure the noise."""
+        """Store the codebook and what the priors come to, and measure the noise."""
         super().fit(codebook, outputs, class_index)
-        if priors is None:
-            priors = np.full(codebook.n_classes, 1.0 / codebook.n_classes)
-        self.log_priors_ = np.log(priors)
+        shift = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
+        self.log_priors_ = shift - logsumexp(shift)
         self.noise_ = None
         if outputs is not None and self.learns:
             targets = codebook.targets(class_index)

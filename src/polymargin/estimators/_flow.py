@@ -6,7 +6,7 @@ data ──► kernel ──► codebook ──► machines ──► outputs �
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from polymargin._progress import Count, Progress, notes, shown
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
 from polymargin.estimators._growth import SINGLE, TwoSides
+from polymargin.estimators._soft_labels import DecoderRows, are_soft, check_learnable, check_soft_labels
 from polymargin.kernels import Kernel, Precomputed, resolve_kernel
 from polymargin.kernels._base import weighted_moments
 from polymargin.machines import TrainingRows
@@ -40,9 +41,12 @@ def _decoder_is_probabilistic(estimator: Any) -> bool:
 class DichotomyClassifier(ClassifierMixin, BaseEstimator):
     """Base class of the classifiers that divide K classes into L dichotomies and decode them."""
 
+    #: Whether `fit` takes an n×K matrix of class probabilities for y; their columns are named by ``classes``.
+    takes_soft_labels: ClassVar[bool] = False
+
     kernel: Any
     gamma: Any
-    degree: float
+    degree: Any
     coef0: float
     coding: Any
     decoding: Any
@@ -98,15 +102,23 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
             outputs = None
             if decoder.learns:
                 outputs = self._training_outputs(honest=not decoder.in_sample, progress=progress)
+            rows = self._decoder_rows(data, outputs, decoder, weighted=sample_weight is not None)
         self.codebook_ = codebook
         self.decoder_ = decoder.fit(
             codebook,
-            outputs,
-            data.class_index,
+            rows.outputs,
+            rows.class_index,
             priors=self._resolved_priors(data),
-            sample_weight=None if sample_weight is None else data.weights,
+            sample_weight=rows.weights,
         )
         return self
+
+    def _decoder_rows(
+        self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder, *, weighted: bool
+    ) -> DecoderRows:
+        """Return what the decoder is fitted on; a row with a soft label is divided among the classes."""
+        rows = DecoderRows(outputs, data.class_index, data.weights if weighted else None)
+        return rows if data.soft_labels is None else rows.divided(data.soft_labels)
 
     def predict(self, X: ArrayLike) -> Array:
         """Return the label of every row, shape (n_samples,): the class of the largest score or probability."""
@@ -164,27 +176,46 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
         kernel = self._kernel
         accepted = False if kernel.precomputed else "csr"
-        X, y = validate_data(self, X, y, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
+        soft_labels = None
+        if self.takes_soft_labels and are_soft(y):
+            X = validate_data(self, X, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
+            soft_labels, self.classes_ = check_soft_labels(y, X.shape[0], getattr(self, "classes", None))
+            class_index = soft_labels.argmax(axis=1)
+        else:
+            X, y = validate_data(self, X, y, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
+            check_classification_targets(y)
         if kernel.precomputed and X.shape[0] != X.shape[1]:
             raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():
             raise ValueError("all sample weights are zero; at least two rows of different classes must count")
-        self.classes_, class_index = np.unique(y, return_inverse=True)
+        if soft_labels is None:
+            self.classes_, class_index = np.unique(y, return_inverse=True)
+            self._check_classes(np.bincount(class_index, weights))
+        else:
+            check_learnable(soft_labels[weights > 0.0], self.classes_)
+        self.support_ = self._trained_rows = np.flatnonzero(weights)
+        if self.support_.size < weights.size:
+            X = X[np.ix_(self.support_, self.support_)] if kernel.precomputed else X[self.support_]
+        return TrainingRows(
+            kernel,
+            X,
+            class_index[self.support_],
+            weights[self.support_],
+            None if soft_labels is None else soft_labels[self.support_],
+        )
+
+    def _check_classes(self, counts: Array) -> None:
+        """Refuse fewer than two classes, and a class whose rows do not count."""
         if self.classes_.size < 2:
             raise ValueError(
                 f"y holds only one class, {self.classes_.tolist()[0]!r}; a classifier needs two or more"
             )
-        missing = np.bincount(class_index, weights) == 0
+        missing = counts == 0
         if missing.any():
             raise ValueError(
                 f"class {self.classes_[missing].tolist()[0]!r} has no row with a positive sample weight"
             )
-        self.support_ = self._trained_rows = np.flatnonzero(weights)
-        if self.support_.size < weights.size:
-            X = X[np.ix_(self.support_, self.support_)] if kernel.precomputed else X[self.support_]
-        return TrainingRows(kernel, X, class_index[self.support_], weights[self.support_])
 
     def _resolved_decoder(self) -> Decoder:
         """Return a fresh decoder."""
@@ -232,25 +263,7 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         return gamma
 
     def _resolved_priors(self, data: TrainingRows) -> Array | None:
-        """Return the class priors as an array in the order of ``classes_``, or None for the decoder's default."""
-        if self.priors is None:
-            return None
-        if isinstance(self.priors, str):
-            counts = np.bincount(data.class_index, data.weights)
-            match self.priors:
-                case "uniform":
-                    return np.full(self.classes_.size, 1.0 / self.classes_.size)
-                case "empirical":
-                    return counts / counts.sum()
-            raise ValueError(
-                f'unknown priors {self.priors!r}; choose "uniform", "empirical", or give an array'
-            )
-        priors = np.asarray(self.priors, dtype=np.float64)
-        if priors.shape != self.classes_.shape:
-            raise ValueError(f"priors must hold one probability for each of the {self.classes_.size} classes")
-        if not (priors > 0).all() or not np.isclose(priors.sum(), 1.0):
-            raise ValueError("priors must be positive and sum to one")
-        return priors
+        return resolve_priors(self.priors, data.class_weights(self.classes_.size))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say that a fit came to its end: the decoder is what it stores last."""
@@ -262,6 +275,26 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = not pairwise
         tags.input_tags.pairwise = pairwise
         return tags
+
+
+def resolve_priors(priors: Any, class_weights: Array) -> Array | None:
+    """Return an estimator's ``priors`` as an array in the order of the classes, or None if they are as in training."""
+    n_classes = class_weights.size
+    if priors is None:
+        return None
+    if isinstance(priors, str):
+        match priors:
+            case "uniform":
+                return np.full(n_classes, 1.0 / n_classes)
+            case "empirical":
+                return class_weights / class_weights.sum()
+        raise ValueError(f'unknown priors {priors!r}; choose "uniform", "empirical", or give an array')
+    given = np.asarray(priors, dtype=np.float64)
+    if given.shape != (n_classes,):
+        raise ValueError(f"priors must hold one probability for each of the {n_classes} classes")
+    if not (given > 0).all() or not np.isclose(given.sum(), 1.0):
+        raise ValueError("priors must be positive and sum to one")
+    return given
 
 
 def check_positive(name: str, value: Any, otherwise: str) -> None:

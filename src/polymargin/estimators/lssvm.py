@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from polymargin._progress import Progress
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
+from polymargin.estimators._kernel_choice import KernelChoice, candidates, choose_kernel, honest_log_proba
+from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
 from polymargin.outputs import Outputs
 
@@ -19,12 +23,13 @@ Array = NDArray[Any]
 
 
 class LSSVMClassifier(DichotomyClassifier):
-    """Multiclass least-squares support vector machine with class probabilities.
+    """Multiclass least-squares support vector machine with class probabilities, and nothing to tune.
 
-    K classes are divided into L dichotomies by an output coding, each is learned by a least-squares SVM whose
-    regularisation and kernel width are inferred by the evidence framework, and the outputs are decoded into
-    class probabilities by Bayes' rule (Van Gestel et al. 2002). No cross-validation, no calibration step: the
-    probabilities come with the fit, and ``predict`` always agrees with ``predict_proba``.
+    K classes are divided into L dichotomies by an output coding, each is learned by a least-squares SVM, and the
+    outputs are decoded into class probabilities. The exact leave-one-out outputs of all machines come with the fit;
+    kernel, C and gamma are chosen by them, and the decoder learns from them. Nothing is fitted again for tuning or
+    calibration, and ``predict`` always agrees with ``predict_proba``. ``selection="evidence"`` with
+    ``decoding="bayes"`` is the machine of Van Gestel et al. 2002.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances.
 
@@ -32,28 +37,34 @@ class LSSVMClassifier(DichotomyClassifier):
     ----------
     C : float or None, default=None
         Regularisation, the larger the less; the papers' γ = ζ/μ. None: selected inside ``fit``.
-    kernel : {"linear", "poly", "rbf", "laplacian", "precomputed"} or callable, default="rbf"
-        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values.
+    kernel : {"linear", "poly", "rbf", "laplacian", "precomputed"}, callable or None, default=None
+        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values. None: "laplacian", "rbf"
+        or "poly" of degree 2, whichever the decoder's honest log-loss favours (compared on 1000 rows if there are
+        more); "rbf" where gamma is given as a number or ``selection=None``.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of "rbf", "laplacian" and "poly"; the papers' σ² is 1/gamma. None: selected inside ``fit``.
-    degree : float, default=3
-        Degree of "poly", (gamma x·z + coef0)^degree.
+    degree : float or None, default=None
+        Degree of "poly", (gamma x·z + coef0)^degree. None: 2, 3 or 4, chosen like the kernel, or 3 where nothing is
+        chosen.
     coef0 : float, default=1.0
-        Constant of "poly".
+        Constant of "poly". Another value is another gamma and C.
     coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook or array of shape (K, L), \
 default="one-vs-one"
         How the classes are divided into dichotomies.
-    decoding : {"bayes", "hamming", "loss", "argmax", "votes", "dag", "mixture"} or Decoder, default="bayes"
-        How the outputs of the machines become labels and, for "bayes", probabilities.
-    selection : {"evidence", None}, default="evidence"
-        How C and gamma are selected where they are None. None: both must be given.
+    decoding : str or Decoder, default="coupled-softmax"
+        How the outputs of the machines become labels and probabilities: "coupled-softmax", "softmax", "coupling" and
+        "bayes" give probabilities; "hamming", "loss", "argmax", "votes", "dag" and "mixture" only labels.
+    selection : {"loo", "gcv", "evidence", None}, default="loo"
+        How C and gamma are selected where they are None: by the squared leave-one-out errors, by generalised
+        cross-validation, or by the evidence. None: both must be given.
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
         does: slower, and on the paper's ten datasets no better.
     priors : None, "uniform", "empirical" or array of shape (K,), default=None
-        Prior class probabilities of Bayesian decoding. The outputs of the machines carry the class frequencies of the
-        training rows already, so None, which is "uniform", stands for data with the same frequencies; "empirical"
-        counts them once more.
+        The class frequencies to expect in use. The probabilities are re-weighted from those of the training rows to
+        these. None, the same as "empirical": as in training.
+    classes : array-like of shape (K,) or None, default=None
+        The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
         now and then in the log ("polymargin", level INFO).
@@ -64,6 +75,10 @@ default="one-vs-one"
     ----------
     classes_ : ndarray of shape (K,)
         The class labels.
+    kernel_ : Kernel
+        The kernel.
+    kernel_losses_ : dict of str to float, or None
+        The honest loss of every kernel that was tried; None if there was nothing to choose.
     codebook_ : Codebook
         The dichotomies.
     decoder_ : Decoder
@@ -101,19 +116,22 @@ default="one-vs-one"
            [0., 0., 1.]])
     """
 
+    takes_soft_labels = True
+
     def __init__(
         self,
         C: float | None = None,
         *,
-        kernel: Any = "rbf",
+        kernel: Any = None,
         gamma: float | str | None = None,
-        degree: float = 3,
+        degree: float | None = None,
         coef0: float = 1.0,
         coding: Any = "one-vs-one",
-        decoding: Any = "bayes",
-        selection: str | None = "evidence",
+        decoding: Any = "coupled-softmax",
+        selection: str | None = "loo",
         shared_parameters: bool = True,
         priors: Any = None,
+        classes: Any = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
@@ -127,6 +145,7 @@ default="one-vs-one"
         self.selection = selection
         self.shared_parameters = shared_parameters
         self.priors = priors
+        self.classes = classes
         self.verbose = verbose
         self.random_state = random_state
 
@@ -135,23 +154,74 @@ default="one-vs-one"
     ) -> None:
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
+        if self.selection not in ("loo", "gcv", "evidence", None):
+            raise ValueError(f'unknown selection {self.selection!r}; choose "loo", "gcv", "evidence" or None')
+        choice = self._chosen_kernel(data, codebook, decoder, progress)
+        if choice is not None:
+            data = replace(data, kernel=choice.kernel)
+        self.kernel_losses_ = None if choice is None else choice.losses
+        self.bank_: LSSVMBank = self._trained(
+            data, codebook, decoder, progress, coarse=None if choice is None else choice.bank
+        )
+        self.n_support_ = np.bincount(data.class_index, minlength=codebook.n_classes)
+
+    def _trained(
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        decoder: Decoder,
+        progress: Progress | None,
+        *,
+        polish: bool = True,
+        coarse: LSSVMBank | None = None,
+    ) -> LSSVMBank:
+        """Return machines with one kernel."""
         gamma = self._resolved_gamma(data.X, data.weights)
-        if self.selection not in ("evidence", None):
-            raise ValueError(f'unknown selection {self.selection!r}; choose "evidence" or None')
         if self.selection is None and (self.C is None or (gamma is None and data.kernel.tunable)):
             raise ValueError(
-                'selection=None leaves nothing to choose C and gamma: give both, or use selection="evidence"'
+                'selection=None leaves nothing to choose C and gamma: give both, or use selection="loo"'
             )
-        self.bank_: LSSVMBank = fit_lssvm_bank(
+        return fit_lssvm_bank(
             data,
             codebook,
             C=self.C,
             gamma=gamma,
+            selection="loo" if self.selection is None else self.selection,  # type: ignore[arg-type]
             pools=[np.arange(codebook.n_columns)] if self.shared_parameters else None,
-            keep_factors=decoder.needs_variances,
+            polish=polish,
+            coarse=coarse,
+            keep_factors=decoder.needs_variances and polish,
             progress=progress,
         )
-        self.n_support_ = np.bincount(data.class_index)
+
+    def _chosen_kernel(
+        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None
+    ) -> KernelChoice | None:
+        """Return the best of several kernels, None if the parameters name one."""
+        kernels = self._kernels
+        if len(kernels) == 1:
+            return None
+        return choose_kernel(
+            data,
+            kernels,
+            codebook,
+            decoder,
+            lambda rows: self._trained(rows, codebook, decoder, progress, polish=False),
+        )
+
+    def _fit_and_tell(self, X: Any, y: Any, sample_weight: Any) -> tuple[DecoderRows, Array]:
+        """Fit; return the rows the decoder learned from, and what it says of each having learned from others."""
+        decoder = self.fit(X, y, sample_weight)._resolved_decoder()
+        return honest_log_proba(self.bank_.data, self.bank_, self.codebook_, decoder)
+
+    @property
+    def _kernels(self) -> list[Kernel]:
+        fixed = self.selection is None or not (self.gamma is None or isinstance(self.gamma, str))
+        return candidates(self.kernel, self.degree, self.coef0, fixed=fixed)
+
+    @property
+    def _kernel(self) -> Kernel:
+        return self._kernels[0]
 
     def _training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
         return self.bank_.training_outputs(honest=honest)
@@ -165,6 +235,11 @@ default="one-vs-one"
         variances = self._outputs(self._new_rows(X), variances=True).variances
         assert variances is not None
         return variances
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel."""
+        return self.bank_.data.kernel
 
     @property
     def C_(self) -> Array:

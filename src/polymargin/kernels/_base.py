@@ -43,6 +43,10 @@ class Kernel(ABC):
     def apply(self, base: Array, gamma: float) -> Array:
         """Return the kernel values for ``base``, in a new array of the same shape."""
 
+    def slope(self, base: Array, values: Array, gamma: float) -> Array:
+        """Return the derivative of the kernel values in log gamma, in a new array; zero where there is no gamma."""
+        return np.zeros_like(values)
+
     def base_among(self, X: Any, rows: Array) -> Array:
         """Return the symmetric base matrix among some of the training rows."""
         return self.base(X[rows])

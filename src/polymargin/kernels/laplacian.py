@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.metrics.pairwise import manhattan_distances
 
 from polymargin.kernels._base import Array, Kernel, weighted_moments
@@ -15,7 +16,8 @@ class Laplacian(Kernel):
 
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the city-block distances."""
-        return manhattan_distances(X, X if Z is None else Z)
+        X = _short_indices(X)
+        return manhattan_distances(X, X if Z is None else _short_indices(Z))
 
     def base_diagonal(self, X: Any) -> Array:
         """Return zeros: no row has a distance to itself."""
@@ -26,8 +28,24 @@ class Laplacian(Kernel):
         exponent = -gamma * base
         return np.exp(exponent, out=exponent)
 
+    def slope(self, base: Array, values: Array, gamma: float) -> Array:
+        """Return -gamma base exp(-gamma base)."""
+        slope = base * values
+        slope *= -gamma
+        return slope
+
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean city-block distance that normal features of these variances would have."""
-        _, variance = weighted_moments(X, weights)
-        distance = 2.0 / np.sqrt(np.pi) * float(np.sqrt(variance).sum())
+        largest = float(abs(X).max()) or 1.0  # its square could overflow
+        _, variance = weighted_moments(X / largest, weights)
+        distance = 2.0 / np.sqrt(np.pi) * largest * float(np.sqrt(variance).sum())
         return 1.0 / distance if distance > 0 else 1.0
+
+
+def _short_indices(X: Any) -> Any:
+    """Return a sparse matrix with the short indices that scikit-learn's distances want, anything else as it is."""
+    if not sparse.issparse(X) or (X.format == "csr" and X.indices.dtype == X.indptr.dtype == np.int32):
+        return X
+    X = X.tocsr()
+    parts = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
+    return type(X)(parts, shape=X.shape)

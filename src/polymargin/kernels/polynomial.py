@@ -31,6 +31,11 @@ class Polynomial(Kernel):
         inner += self.coef0
         return np.power(inner, self.degree, out=inner)
 
+    def slope(self, base: Array, values: Array, gamma: float) -> Array:
+        """Return degree gamma base (gamma base + coef0)^(degree - 1)."""
+        inner = gamma * base
+        return self.degree * inner * np.power(inner + self.coef0, self.degree - 1.0)
+
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared norm of a row."""
         mean, variance = weighted_moments(X, weights)

@@ -44,6 +44,12 @@ class RBF(Kernel):
         exponent = -gamma * base
         return np.exp(exponent, out=exponent)
 
+    def slope(self, base: Array, values: Array, gamma: float) -> Array:
+        """Return -gamma base exp(-gamma base)."""
+        slope = base * values
+        slope *= -gamma
+        return slope
+
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared distance between two rows."""
         _, variance = weighted_moments(X, weights)

@@ -5,7 +5,15 @@ from typing import Any
 from polymargin.machines._rows import TrainingRows
 from polymargin.machines.lssvm import LSSVMBank, fit_lssvm_bank
 
-__all__ = ["LSSVMBank", "SVMBank", "TrainingRows", "fit_lssvm_bank", "fit_svm_bank"]
+__all__ = [
+    "LSSVMBank",
+    "SVMBank",
+    "SingleMachineBank",
+    "TrainingRows",
+    "fit_lssvm_bank",
+    "fit_single_bank",
+    "fit_svm_bank",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -14,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from polymargin.machines import svm
 
         return getattr(svm, name)
+    if name in ("SingleMachineBank", "fit_single_bank"):
+        from polymargin.machines import single
+
+        return getattr(single, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,10 +24,19 @@ _SAMPLE = 500
 class RowGroupGram:
     """The rows that some columns of the codebook share, and the Gram matrix among them."""
 
-    def __init__(self, data: TrainingRows, rows: Array, columns: Array, targets: Array):
+    def __init__(
+        self,
+        data: TrainingRows,
+        rows: Array,
+        columns: Array,
+        targets: Array,
+        weights: Array | None = None,
+        counted: Array | None = None,
+    ):
         self.data, self.rows, self.columns = data, rows, columns
         self.targets = targets[np.ix_(rows, columns)].astype(np.float64)
-        self.weights = data.weights[rows]
+        self.weights = data.weights[rows] if weights is None else weights[rows]
+        self.counted = None if counted is None else counted[np.ix_(rows, columns)]
         self._levels: dict[tuple[float, bool], evidence.LevelTwo] = {}
 
     @cached_property
@@ -51,11 +60,7 @@ class RowGroupGram:
         # Rows in the order of their mean distance to all rows, within each class: every m-th is a fair sample.
         class_index = self.data.class_index[self.rows]
         order = np.lexsort((self.weights @ self.base, class_index))
-        counts = np.unique(class_index, return_counts=True)[1]
-        # A class too small to be met by chance is represented by its middle row.
-        middles = np.cumsum(counts) - (counts + 1) // 2
-        evenly = np.linspace(0, order.size - 1, _SAMPLE).round().astype(int)
-        return np.sort(order[np.union1d(evenly, middles)])
+        return _evenly(order, class_index[order], _SAMPLE)
 
     def level_two(self, gamma: float, sample: bool) -> evidence.LevelTwo:
         """Return the evidence of one gamma for the group's columns, on a sample of its rows if there are many."""
@@ -70,6 +75,42 @@ class RowGroupGram:
             )
             self._levels[gamma, sample] = level
         return self._levels[gamma, sample]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return self.data.kernel
+
+    def few(self, size: int) -> tuple[Array, Array, Array, Array | None]:
+        """Return the base matrix, weights, targets and counted residuals of a sample of about so many rows.
+
+        It does not depend on the order of the rows; if there are no more, all are taken.
+        """
+        distinct = self.data.distinct.inverse[self.rows]
+        _, first, inverse = np.unique(distinct, return_index=True, return_inverse=True)
+        if self.rows.size == first.size <= size:
+            return self.base, self.weights, self.targets, self.counted
+        # Copies of a row are one row of their weight.
+        weights = np.bincount(inverse, self.weights)
+        part = np.arange(first.size)
+        if first.size > size:
+            part = _evenly(part, self.data.class_index[self.rows[first]], size)
+        kept = first[part]
+        base = self.data.kernel.base_among(self.data.X, self.rows[kept]).astype(np.float64, copy=False)
+        check_base(base, self.data.kernel)
+        counted = None if self.counted is None else self.counted[kept]
+        return base, weights[part], self.targets[kept], counted
+
+
+def _evenly(order: Array, class_index: Array, size: int) -> Array:
+    """Return evenly spaced items of an order that has the classes one after the other, sorted.
+
+    A class too small to be met by chance is represented by its middle row.
+    """
+    counts = np.unique(class_index, return_counts=True)[1]
+    middles = np.cumsum(counts) - (counts + 1) // 2
+    evenly = np.linspace(0, order.size - 1, size).round().astype(int)
+    return np.sort(order[np.union1d(evenly, middles)])
 
 
 def check_base(base: Array, kernel: Kernel) -> None:

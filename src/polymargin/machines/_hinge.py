@@ -16,6 +16,7 @@ from polymargin.codebooks import Codebook
 from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
 from polymargin.machines._gram import check_base
 from polymargin.machines._rows import TrainingRows
+from polymargin.machines._soft import SoftLabels
 from polymargin.solvers import _smo_kernels
 from polymargin.solvers.smo import Solution
 from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies_path
@@ -32,6 +33,8 @@ _LAZY: dict[type[Kernel], str] = {
     RBF: "rbf",
     Laplacian: "laplacian",
 }
+#: A soft label closer to zero than this is on neither side.
+_NO_SIDE = 1e-9
 #: Float32 holds kernel values up to this, with room for sums.
 _LARGEST_SINGLE = 1e30
 
@@ -61,6 +64,8 @@ class HingeRows:
         The box of every training row in multiples of C.
     leading : ndarray of shape (n,) or None
         Within a class rows are sorted by this first: rows that take part in the same problems should be neighbours.
+    labels : SoftLabels or None
+        Soft labels, the same for copies of a row in the same class; None for the classes of the rows.
 
     Attributes
     ----------
@@ -71,13 +76,37 @@ class HingeRows:
     """
 
     def __init__(
-        self, data: TrainingRows, codebook: Codebook, box_weights: Array, leading: Array | None = None
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        box_weights: Array,
+        leading: Array | None = None,
+        labels: SoftLabels | None = None,
     ):
         rows = data.distinct if leading is None else data.distinct.sorted_by(data.class_index, leading)
         self.kernel, self.codebook, self.box_weights = data.kernel, codebook, box_weights
         self.first, self.inverse = rows.first, rows.inverse
         self.class_index = data.class_index[self.first]
-        self._data = data
+        self._data, self._labels = data, labels
+
+    def boxes(self, held_out: Array | None = None) -> Array:
+        """Return the box of every different row in multiples of C, zero if all its copies are held out, shape (m,)."""
+        return np.bincount(self.inverse, _without(self.box_weights, held_out), minlength=self.first.size)
+
+    def soft_labels(self, held_out: Array | None = None) -> Array | None:
+        """Return the soft labels of the different rows, shape (m, K), or None if labels are hard.
+
+        They are learned without the rows that are held out.
+        """
+        if self._labels is None:
+            return None
+        weights = _without(self._data.weights, held_out)
+        labels = self._labels(weights)
+        # A copy that is not held out speaks for the others.
+        speaker = self.first.copy()
+        kept = np.flatnonzero(weights)[::-1]
+        speaker[self.inverse[kept]] = kept
+        return labels[speaker]
 
     def dichotomies(
         self,
@@ -99,26 +128,29 @@ class HingeRows:
         start : ndarray of shape (L, n) or None
             Dual coefficients of the training rows to start from, in multiples of C.
         """
-        weights = self.box_weights
-        if held_out is not None:
-            weights = weights.copy()
-            weights[held_out] = 0.0
-        box = np.bincount(self.inverse, weights, minlength=self.first.size)
+        box = self.boxes(held_out)
+        labels = self.soft_labels(held_out)
         known_rows: dict[bytes, Array] = {}
         problems = []
         for column in range(self.codebook.n_columns) if columns is None else columns:
-            word = self.codebook.matrix[:, column]
+            word = self.codebook.matrix[:, column].astype(np.float64)
+            targets = word[self.class_index] if labels is None else labels @ word
+            used = (np.abs(targets) > _NO_SIDE) & (box > 0.0)
             # The solver keeps Gram rows from one problem to the next if both are on the very same rows.
-            pattern = (word != 0).tobytes()
+            pattern = used.tobytes()
             if pattern not in known_rows:
-                known_rows[pattern] = np.flatnonzero((word != 0)[self.class_index] & (box > 0.0))
+                known_rows[pattern] = np.flatnonzero(used)
             rows = known_rows[pattern]
-            signs = word[self.class_index[rows]].astype(np.float64)
+            signs, sizes = np.sign(targets[rows]), np.abs(targets[rows])
+            upper = C[column] * box[rows]
             alpha0 = None
             if start is not None:
                 beta = np.bincount(self.inverse, start[column], minlength=self.first.size)
                 alpha0 = C[column] * signs * beta[rows]
-            problems.append(Dichotomy(signs, C[column] * box[rows], rows, alpha0=alpha0))
+            if labels is None:
+                problems.append(Dichotomy(signs, upper, rows, alpha0=alpha0))
+            else:
+                problems.append(Dichotomy(signs, upper / sizes, rows, linear=sizes, alpha0=alpha0))
         return problems
 
     def base(self) -> Array:
@@ -197,23 +229,38 @@ def solve_path(
     )
 
 
-def weight_norms(solutions: Sequence[Solution]) -> Array:
-    """Return ‖w‖ = √(βᵀKβ) of every machine, from its objective ½‖w‖² − Σa."""
-    squares = [2.0 * (solution.objective + solution.alpha.sum()) for solution in solutions]
+def weight_norms(solutions: Sequence[Solution], problems: Sequence[Dichotomy] | None = None) -> Array:
+    """Return ‖w‖ = √(βᵀKβ) of every machine, from its objective ½‖w‖² − Σpa; p is one unless the problems say more."""
+    terms: list[Any] = [None] * len(solutions)
+    if problems is not None:
+        terms = [problem.linear for problem in problems]
+    sums = [
+        solution.alpha.sum() if linear is None else linear @ solution.alpha
+        for solution, linear in zip(solutions, terms, strict=True)
+    ]
+    squares = [2.0 * (solution.objective + total) for solution, total in zip(solutions, sums, strict=True)]
     return np.sqrt(np.maximum(squares, 0.0))
 
 
+def _without(weights: Array, held_out: Array | None) -> Array:
+    """Return the weights with zeros for rows that are held out."""
+    if held_out is not None:
+        weights = weights.copy()
+        weights[held_out] = 0.0
+    return weights
+
+
 def _announce_compilation(progress: Progress | None = None) -> None:
-    """Say, once, that the first problem waits for the compiler."""
-    descend = _smo_kernels.descend
-    if descend.signatures:
+    announce_compilation(_smo_kernels.descend, "_smo_kernels.descend", progress)
+
+
+def announce_compilation(function: Any, name: str, progress: Progress | None = None) -> None:
+    """Say, once, that the first problem waits for the compiler, if this jitted function is not compiled yet."""
+    if function.signatures:
         return
-    compiled = descend.stats.cache_path and any(
-        Path(descend.stats.cache_path).glob("_smo_kernels.descend-*.nbi")
-    )
-    if compiled:
+    if function.stats.cache_path and any(Path(function.stats.cache_path).glob(f"{name}-*.nbi")):
         return
     if progress is not None:
         progress(Step("compiling the solver (once)"))
     else:
-        logger.info("compiling the SMO solver; this takes about ten seconds, the first time only")
+        logger.info("compiling the solver; this takes about ten seconds, the first time only")

@@ -52,16 +52,25 @@ class TrainingRows:
         The class of every row.
     weights : ndarray of shape (n,)
         Positive row weights: a row of weight two counts like two rows.
+    soft_labels : ndarray of shape (n, K) or None
+        Class probabilities in place of labels, where they are given; the class of a row is then the most probable one.
     """
 
     kernel: Kernel
     X: Any
     class_index: Array
     weights: Array
+    soft_labels: Array | None = None
+
+    def class_weights(self, n_classes: int) -> Array:
+        """Return the weight of every class, shape (K,); a soft label divides its row among the classes."""
+        if self.soft_labels is not None:
+            return self.weights @ self.soft_labels
+        return np.bincount(self.class_index, self.weights, minlength=n_classes)
 
     @cached_property
     def distinct(self) -> DistinctRows:
-        """The different rows of every class, sorted by class, then by content (its bytes).
+        """The different rows of every class, sorted by class, then by content (its bytes), then by soft label.
 
         The order does not depend on the order of the training rows, nor on how often one is repeated. (The rows
         behind a precomputed kernel are not known: they are all kept, in their order.)
@@ -73,13 +82,16 @@ class TrainingRows:
         >>> TrainingRows(Linear(), X, np.array([0, 0, 0]), np.ones(3)).distinct
         DistinctRows(first=array([0, 1]), inverse=array([0, 1, 0]))
         """
-        content = np.arange(self.X.shape[0]) if self.kernel.precomputed else _content_rank(self.X)
+        content = np.arange(self.X.shape[0]) if self.kernel.precomputed else content_rank(self.X)
         number = self.class_index * (int(content.max()) + 1) + content
+        if self.soft_labels is not None:
+            label = content_rank(self.soft_labels)
+            number = np.unique(number, return_inverse=True)[1] * (int(label.max()) + 1) + label
         _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
         return DistinctRows(first, inverse)
 
 
-def _content_rank(X: Any) -> Array:
+def content_rank(X: Any) -> Array:
     """Return a number for every row, shape (n,): the same for equal rows, whatever the order of the rows."""
     if sparse.issparse(X):
         X = X.tocsr(copy=True)

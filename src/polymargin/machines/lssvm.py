@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,13 @@ from polymargin.codebooks import Codebook
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs, Provenance
-from polymargin.selection import evidence
+from polymargin.selection import evidence, leave_one_out
+from polymargin.selection.lattice import KERNELS, Choice
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, cholesky, spectral
 
 Array = NDArray[Any]
+Selection = Literal["evidence", "loo", "gcv"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class LSSVMBank:
     ----------
     data : TrainingRows
         The training rows, all of which are support vectors.
+    codebook : Codebook
+        The dichotomies.
     dual_coef : ndarray of shape (L, n)
         a; zero where the dichotomy does not use the row.
     intercept, norms, C, gamma, mu, zeta, log_evidence : ndarray of shape (L,)
@@ -70,6 +74,7 @@ class LSSVMBank:
     """
 
     data: TrainingRows
+    codebook: Codebook
     dual_coef: Array
     intercept: Array
     norms: Array
@@ -147,19 +152,8 @@ class LSSVMBank:
 
     def _refactored(self) -> Iterator[Block]:
         """Yield the factorisations again, for a bank that did not keep them."""
-        # A coefficient can be zero by chance, those of all the rows of a class only if it takes no part.
-        used = np.zeros_like(self.dual_coef, dtype=bool)
-        for index in np.unique(self.data.class_index):
-            members = self.data.class_index == index
-            used[:, members] = self.dual_coef[:, members].any(axis=1, keepdims=True)
-        patterns: dict[bytes, list[int]] = {}
-        for column in range(used.shape[0]):
-            patterns.setdefault(used[column].tobytes(), []).append(column)
-        for columns in patterns.values():
-            rows = np.flatnonzero(used[columns[0]])
-            targets = np.zeros((used.shape[1], used.shape[0]))
-            group = RowGroupGram(self.data, rows, np.array(columns), targets)
-            yield from _factorise(group, self.gamma[columns], 1.0 / self.C[columns])
+        for group in row_groups(self.data, self.codebook)[1]:
+            yield from _factorise(group, self.gamma[group.columns], 1.0 / self.C[group.columns])
 
 
 def fit_lssvm_bank(
@@ -168,7 +162,10 @@ def fit_lssvm_bank(
     *,
     C: float | None,
     gamma: float | None,
+    selection: Selection = "evidence",
     pools: Sequence[Array] | None = None,
+    polish: bool = True,
+    coarse: LSSVMBank | None = None,
     keep_factors: bool = True,
     progress: Progress | None = None,
 ) -> LSSVMBank:
@@ -181,19 +178,22 @@ def fit_lssvm_bank(
     codebook : Codebook
         The dichotomies.
     C, gamma : float or None
-        The regularisation and the kernel's parameter; None has them inferred by the evidence.
+        The regularisation and the kernel's parameter; None has them selected.
+    selection : {"evidence", "loo", "gcv"}
+        How: by the evidence, by leave-one-out errors or by generalised cross-validation.
     pools : sequence of ndarray of int, or None
         The columns that share inferred parameters; every column belongs to one pool. None: each has its own.
+    polish : bool
+        Whether a selection by leave-one-out errors goes beyond its coarse search.
+    coarse : LSSVMBank or None
+        Machines of the same columns whose selected parameters a selection by leave-one-out errors starts from, in place
+        of its coarse search.
     keep_factors : bool
         Whether the factorisations are kept for variances.
     progress : callable or None
         Is told every step, see `polymargin._progress`.
     """
-    targets = codebook.targets(data.class_index)
-    groups = [
-        RowGroupGram(data, np.flatnonzero(group.classes[data.class_index]), group.columns, targets)
-        for group in codebook.row_groups
-    ]
+    targets, groups = row_groups(data, codebook, selection)
     inferred = C is None or (gamma is None and data.kernel.tunable)
     if inferred or keep_factors:
         _check_weights(groups)
@@ -216,6 +216,7 @@ def fit_lssvm_bank(
     n = data.class_index.size
     bank = LSSVMBank(
         data=data,
+        codebook=codebook,
         dual_coef=np.zeros((codebook.n_columns, n)),
         intercept=np.empty(codebook.n_columns),
         norms=np.empty(codebook.n_columns),
@@ -227,10 +228,11 @@ def fit_lssvm_bank(
         loo_margins=np.full((n, codebook.n_columns), np.nan),
         blocks=[] if keep_factors else None,
     )
-    kernels, machines = _kernel_count(data, C, gamma, pools, groups, progress), Count(progress, "machines")
+    kernels = _kernel_count(data, C, gamma, selection, pools, groups, progress)
+    machines = Count(progress, "machines")
     machines.expect(codebook.n_columns)
     for batch in batches:
-        _set_parameters(bank, batch, C, gamma, pools, kernels)
+        _set_parameters(bank, batch, C, gamma, selection, pools, polish, coarse, kernels)
         for group in batch:
             for block in _factorise(group, bank.gamma[group.columns], 1.0 / bank.C[group.columns]):
                 _solve(bank, block, targets)
@@ -241,9 +243,43 @@ def fit_lssvm_bank(
     if keep_factors and data.kernel.precomputed:
         _constant_diagonal(data)
     # A row that a dichotomy does not use is new to it.
-    if not codebook.is_dense:
-        np.copyto(bank.loo_margins, bank.margins(data.X), where=targets == 0)
+    unused = np.isnan(bank.loo_margins)
+    if unused.any():
+        np.copyto(bank.loo_margins, bank.margins(data.X), where=unused)
     return bank
+
+
+def row_groups(
+    data: TrainingRows, codebook: Codebook, selection: Selection = "evidence"
+) -> tuple[Array, list[RowGroupGram]]:
+    """Return the targets of all columns, shape (n, L), and the groups of rows that columns share.
+
+    A row with a soft label takes part in a dichotomy with the probability of its classes for a weight; its target is
+    the mean of the classes' sides. That is the machine of K rows in its place, one of each class, weighted by the
+    probabilities.
+    """
+    if data.soft_labels is None:
+        targets = codebook.targets(data.class_index)
+        # Generalised cross-validation of one-vs-all machines counts the column of a row's own class.
+        own = targets > 0 if selection == "gcv" and codebook.is_one_vs_all else None
+        return targets, [
+            RowGroupGram(
+                data,
+                np.flatnonzero(group.classes[data.class_index]),
+                group.columns,
+                targets,
+                counted=own,
+            )
+            for group in codebook.row_groups
+        ]
+    targets = data.soft_labels @ codebook.matrix.astype(np.float64)
+    groups = []
+    for group in codebook.row_groups:
+        share = data.soft_labels @ group.classes
+        rows = np.flatnonzero(share > 0.0)
+        targets[np.ix_(rows, group.columns)] /= share[rows, np.newaxis]
+        groups.append(RowGroupGram(data, rows, group.columns, targets, weights=data.weights * share))
+    return targets, groups
 
 
 def _constant_diagonal(data: TrainingRows) -> float:
@@ -279,18 +315,21 @@ def _kernel_count(
     data: TrainingRows,
     C: float | None,
     gamma: float | None,
+    selection: Selection,
     pools: Sequence[Array],
     groups: list[RowGroupGram],
     progress: Progress | None,
 ) -> Count:
-    """Return the count of the kernels that are tried to infer what is None."""
+    """Return the count of the kernels that are tried to select what is None."""
     search = gamma is None and data.kernel.tunable
-    inferred = [name for name, wanted in (("C", C is None), ("gamma", search)) if wanted]
+    wanted = " and ".join(name for name, open_ in (("C", C is None), ("gamma", search)) if open_)
+    if selection != "evidence":
+        return Count(progress, f"selecting {wanted}", "kernels")
     together = len(pools) == 1 and len(groups) > 1
     unit = f"kernels × {len(groups)} groups" if together else "kernels"
-    count = Count(progress, f"inferring {' and '.join(inferred)}", unit)
-    if inferred:
-        count.expect(len(pools) * (evidence.KERNELS if search else 1))
+    count = Count(progress, f"inferring {wanted}", unit)
+    if wanted:
+        count.expect(len(pools) * (KERNELS if search else 1))
     return count
 
 
@@ -299,7 +338,10 @@ def _set_parameters(
     groups: list[RowGroupGram],
     C: float | None,
     gamma: float | None,
+    selection: Selection,
     pools: Sequence[Array],
+    polish: bool,
+    coarse: LSSVMBank | None,
     count: Count,
 ) -> None:
     """Fill in C and gamma of the groups' columns, inferring what is None."""
@@ -320,17 +362,39 @@ def _set_parameters(
         parts = [(number, positions) for number, positions in parts if positions.size]
         if parts:
             members.append(parts)
-    choices = evidence.choose(
-        lambda number, value, sample: groups[number].level_two(value, sample),
-        members,
-        gammas=gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2),
-        ridge=None if C is None else 1.0 / C,
-        count=count,
-    )
+    gammas = gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2)
+    ridge = None if C is None else 1.0 / C
+    if selection == "evidence":
+        choices = evidence.choose(
+            lambda number, value, sample: groups[number].level_two(value, sample),
+            members,
+            gammas=gammas,
+            ridge=ridge,
+            count=count,
+        )
+    else:
+        choices = leave_one_out.choose(
+            groups,
+            members,
+            criterion=selection,
+            gammas=gammas,
+            ridge=ridge,
+            starts=None if coarse is None else _coarse_choices(coarse, groups, members),
+            polish=polish,
+            count=count,
+        )
     for parts, choice in zip(members, choices, strict=True):
         for number, positions in parts:
             bank.C[groups[number].columns[positions]] = 1.0 / choice.ridge
             bank.gamma[groups[number].columns[positions]] = choice.gamma
+
+
+def _coarse_choices(
+    coarse: LSSVMBank, groups: list[RowGroupGram], members: Sequence[Sequence[tuple[int, Array]]]
+) -> list[Choice]:
+    """Return the parameters of other machines, for every pool."""
+    columns = [groups[parts[0][0]].columns[parts[0][1][0]] for parts in members]
+    return [Choice(float(coarse.gamma[k]), 1.0 / float(coarse.C[k]), 0.0) for k in columns]
 
 
 def _factorise(group: RowGroupGram, gammas: Array, ridges: Array) -> Iterator[Block]:

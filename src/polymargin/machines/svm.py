@@ -1,32 +1,27 @@
 """The bank of support vector machines.
 
 For every column l of the codebook a machine f_l(x) = Σ βᵢ K(x, xᵢ) + b minimises ½|w|² + C Σ sᵢ max(0, 1 − yᵢ f(xᵢ))
-over the rows whose class takes part. All machines are solved by SMO on one shared source of Gram rows, and
-evaluated together on the union of their support vectors.
+over the rows whose class takes part. With soft labels P the target y = Σₖ Mₖₗ Pₖ lies between −1 and +1 (in
+one-vs-all coding it is 2P − 1), and the loss of a row is C s max(0, |y| − sign(y) f(x))/|y| (Gönen, Tanuğur and
+Alpaydın 2008, eq. 6); a row with y = 0 takes no part. All machines are solved by SMO on one shared source of Gram
+rows, and evaluated together on the union of their support vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polymargin import _memory
 from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
-from polymargin.kernels import Kernel
-from polymargin.machines._hinge import (
-    HingeRows,
-    SolverOptions,
-    lazy_gram,
-    lazy_kernel,
-    solve_path,
-    weight_norms,
-)
+from polymargin.machines._expansion import ExpansionBank, assemble
+from polymargin.machines._hinge import HingeRows, SolverOptions, solve_path, weight_norms
 from polymargin.machines._rows import TrainingRows
+from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
 from polymargin.selection.folds import fold_numbers, out_of_fold
 from polymargin.solvers.smo import Solution, Status
@@ -38,42 +33,26 @@ __all__ = ["SVMBank", "SolverOptions", "fit_svm_bank"]
 
 
 @dataclass(frozen=True)
-class _SameGamma:
-    """The machines that share their kernel's parameter, as one expansion in the bank's support vectors."""
-
-    gamma: float
-    columns: Array
-    expansion: Expansion
-
-
-@dataclass(frozen=True)
 class _Training:
     """What it takes to train the machines again, without some of the rows."""
 
     data: TrainingRows
     codebook: Codebook
     box_weights: Array
+    labels: SoftLabels | None
     options: SolverOptions
     cv: Any
     random_state: Any
 
 
 @dataclass(frozen=True)
-class SVMBank:
+class SVMBank(ExpansionBank):
     """Fitted support vector machines, one per column of the codebook.
 
     Attributes
     ----------
-    kernel : Kernel
-        The kernel.
-    support : ndarray of int, shape (S,)
-        The union of the machines' support vectors, as training rows, ascending. One of several copies of a row
-        stands for all of them.
-    vectors : array or sparse matrix of shape (S, d), or None
-        The support vectors; None for a precomputed kernel.
-    intercept, norms, C, gamma : ndarray of shape (L,)
-        The bias, the norm of the weights ‖w‖ = √(βᵀKβ), the regularisation and the kernel's parameter of every
-        machine.
+    kernel, support, vectors, intercept, norms, C, gamma
+        See `polymargin.machines._expansion.ExpansionBank`.
     status : list of L Status
         How the solver ended; the value is advice.
     kkt_violation, duality_gap, n_iter : ndarray of shape (L,)
@@ -81,56 +60,11 @@ class SVMBank:
         minus the dual objective, and the steps taken.
     """
 
-    kernel: Kernel
-    support: Array
-    vectors: Any
-    intercept: Array
-    norms: Array
-    C: Array
-    gamma: Array
     status: list[Status]
     kkt_violation: Array
     duality_gap: Array
     n_iter: Array
-    _groups: list[_SameGamma]
     _training: _Training | None
-    _n_threads: int
-
-    @property
-    def dual_coef(self) -> Array:
-        """β, the coefficients of the support vectors in every machine, shape (L, S)."""
-        coef = np.zeros((self.intercept.size, self.support.size))
-        for group in self._groups:
-            coef[np.ix_(group.columns, group.expansion.support)] = group.expansion.coefficients.T
-        return coef
-
-    def margins(self, X: Any) -> Array:
-        """Return f of every machine for new rows, shape (m, L).
-
-        For a precomputed kernel X holds the kernel values against all n training rows.
-        """
-        margins = np.tile(self.intercept, (X.shape[0], 1))
-        if not self.support.size:
-            return margins
-        if self.vectors is not None and lazy_kernel(self.kernel, X, self.vectors):
-            for group in self._groups:
-                gram = lazy_gram(self.kernel, self.vectors, group.gamma, np.float64)
-                margins[:, group.columns] = group.expansion.decision_values(gram, X, self._n_threads)
-            return margins
-        for rows, base in self._base_blocks(X):
-            for group in self._groups:
-                values = self.kernel.apply(base, group.gamma)
-                margins[rows, group.columns] = group.expansion.evaluate(values)
-        return margins
-
-    def outputs(self, X: Any, *, variances: bool = False) -> Outputs:
-        """Return the outputs for new rows; a support vector machine has no variances to give."""
-        if variances:
-            raise ValueError(
-                "support vector machines have no variances: choose a decoding that needs none, such as "
-                '"hamming" or "loss", or use LSSVMClassifier'
-            )
-        return Outputs(self.margins(X), "new", norms=self.norms)
 
     def training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
         """Return the outputs of the training rows: out of fold, or what the machines say of what they know.
@@ -161,7 +95,7 @@ class SVMBank:
         training = self._known_training
         data = training.data
         folds = out_of_fold(data.class_index, training.cv, training.random_state)
-        rows = HingeRows(data, training.codebook, training.box_weights, leading=fold_numbers(folds))
+        rows = HingeRows(data, training.codebook, training.box_weights, fold_numbers(folds), training.labels)
         count = Count(progress, "out-of-fold machines")
         banks = _train(data, rows, self.C, self.gamma, folds, start, training.options, count)
         return list(zip(folds, banks, strict=True))
@@ -176,38 +110,6 @@ class SVMBank:
             raise ValueError("this bank has forgotten its training rows")
         return self._training
 
-    def _base_blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
-        """Yield the base matrix of new rows against the support vectors, block by block."""
-        size = _memory.block_rows(8.0 * 4 * max(self.support.size, 1))
-        for start in range(0, X.shape[0], size):
-            rows = slice(start, min(start + size, X.shape[0]))
-            if self.vectors is None:
-                yield rows, X[rows][:, self.support]
-            else:
-                yield rows, self.kernel.base(X[rows], self.vectors)
-
-
-@dataclass(frozen=True)
-class _Assembly:
-    """Support vectors of several expansions together, and the expansions in their numbering."""
-
-    support: Array
-    vectors: Any
-    groups: list[_SameGamma]
-
-
-def _assemble(
-    rows: HingeRows, data: TrainingRows, parts: Sequence[tuple[float, Array, Expansion]]
-) -> _Assembly:
-    """Number the support vectors of all parts together, as training rows in ascending order."""
-    found = [rows.first[expansion.support] for _, _, expansion in parts]
-    support = np.unique(np.concatenate(found))
-    groups = [
-        _SameGamma(gamma, columns, replace(expansion, support=np.searchsorted(support, places)))
-        for (gamma, columns, expansion), places in zip(parts, found, strict=True)
-    ]
-    return _Assembly(support, None if data.kernel.precomputed else data.X[support], groups)
-
 
 def fit_svm_bank(
     data: TrainingRows,
@@ -216,6 +118,7 @@ def fit_svm_bank(
     C: ArrayLike,
     gamma: ArrayLike = 1.0,
     box_weights: Array | None = None,
+    labels: SoftLabels | None = None,
     options: SolverOptions | None = None,
     cv: Any = 5,
     random_state: Any = None,
@@ -234,6 +137,8 @@ def fit_svm_bank(
         The regularisation and the kernel's parameter, of all machines or of each.
     box_weights : ndarray of shape (n,) or None
         The box of every row in multiples of C; its weight unless given.
+    labels : SoftLabels or None
+        Soft labels, for a codebook without don't cares; None for the classes of the rows.
     options : SolverOptions or None
         Tolerance, limit of steps and number of threads.
     cv, random_state
@@ -261,9 +166,9 @@ def fit_svm_bank(
     C = np.broadcast_to(np.asarray(C, dtype=np.float64), (n_columns,)).copy()
     gamma = np.broadcast_to(np.asarray(gamma if data.kernel.tunable else 1.0, dtype=np.float64), (n_columns,))
     count = Count(progress, "machines")
-    rows = HingeRows(data, codebook, box_weights)
+    rows = HingeRows(data, codebook, box_weights, labels=labels)
     (bank,) = _train(data, rows, C, gamma, [None], None if start is None else [start], options, count)
-    return replace(bank, _training=_Training(data, codebook, box_weights, options, cv, random_state))
+    return replace(bank, _training=_Training(data, codebook, box_weights, labels, options, cv, random_state))
 
 
 def _train(
@@ -279,6 +184,7 @@ def _train(
     """Train the machines without each of several sets of rows, all from the same sources of Gram rows."""
     count.expect(len(held_out) * C.size)
     solutions: list[dict[int, Solution]] = [{} for _ in held_out]
+    norms = np.zeros((len(held_out), C.size))
     parts: list[list[tuple[float, Array, Expansion]]] = [[] for _ in held_out]
     for value in np.unique(gamma):
         columns = np.flatnonzero(gamma == value)
@@ -291,9 +197,11 @@ def _train(
         for number, of_set in enumerate(problems):
             own = [next(found) for _ in of_set]
             solutions[number].update(zip(columns.tolist(), own, strict=True))
+            norms[number, columns] = weight_norms(own, of_set)
             parts[number].append((float(value), columns, Expansion.join(rows.first.size, of_set, own)))
     banks = []
-    for assembly, by_column in zip((_assemble(rows, data, part) for part in parts), solutions, strict=True):
+    for number, by_column in enumerate(solutions):
+        assembly = assemble(rows, data, parts[number])
         done = [by_column[column] for column in range(C.size)]
         banks.append(
             SVMBank(
@@ -301,7 +209,7 @@ def _train(
                 support=assembly.support,
                 vectors=assembly.vectors,
                 intercept=np.array([solution.intercept for solution in done]),
-                norms=weight_norms(done),
+                norms=norms[number],
                 C=C,
                 gamma=gamma.copy(),
                 status=[solution.status for solution in done],

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def accuracy(class_index: Array, predicted: Array) -> float:
-    """Return the share of rows whose predicted class index is right."""
-    return float(np.mean(class_index == predicted))
+def accuracy(class_index: Array, predicted: Array, *, sample_weight: Array | None = None) -> float:
+    """Return the share of rows, or of their weight, whose predicted class index is right."""
+    return float(np.average(class_index == predicted, weights=sample_weight))
 
 
-def log_loss(class_index: Array, log_proba: Array) -> float:
+def log_loss(class_index: Array, log_proba: Array, *, sample_weight: Array | None = None) -> float:
     """Return the mean of minus the log-probability of the true class; 0 is perfect.
 
     Parameters
@@ -28,16 +28,21 @@ def log_loss(class_index: Array, log_proba: Array) -> float:
         True classes.
     log_proba : ndarray of shape (n, K)
         Logarithms of the class probabilities.
+    sample_weight : ndarray of shape (n,) or None
+        Row weights.
 
     Examples
     --------
     >>> log_loss(np.array([0, 1]), np.log([[0.5, 0.5], [0.5, 0.5]]))
     0.693...
     """
-    return float(-log_proba[np.arange(class_index.size), class_index].mean())
+    losses = -log_proba[np.arange(class_index.size), class_index]
+    if sample_weight is not None:  # a row that does not count may have lost infinitely much
+        losses = np.where(sample_weight > 0.0, losses, 0.0)
+    return float(np.average(losses, weights=sample_weight))
 
 
-def brier_score(class_index: Array, proba: Array) -> float:
+def brier_score(class_index: Array, proba: Array, *, sample_weight: Array | None = None) -> float:
     """Return the mean squared distance between the probabilities and the truth, from 0 (perfect) to 2.
 
     Examples
@@ -46,4 +51,4 @@ def brier_score(class_index: Array, proba: Array) -> float:
     0.5
     """
     truth = np.eye(proba.shape[1])[class_index]
-    return float(np.square(proba - truth).sum(axis=1).mean())
+    return float(np.average(np.square(proba - truth).sum(axis=1), weights=sample_weight))

@@ -2,7 +2,7 @@
 
 Each is a subpackage named by author and year, holding its protocol (toml), its figures typed from the text
 (csv), a README, and one module per table. Its ``TABLES`` maps a table's number to a callable that makes the
-experiment.
+experiment; ``FAST_TABLES`` does the same for a coarser protocol, where there is one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 
 from polymargin.reproduction import Experiment, ReproductionError
 
-__all__ = ["PAPERS", "Paper", "available", "tables"]
+__all__ = ["PAPERS", "Paper", "available", "fast_tables", "tables"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,14 @@ def tables(name: str) -> Mapping[str, Callable[..., Experiment]]:
         hint = f"did you mean {nearest}? " if nearest else ""
         raise ReproductionError(f"no paper {name!r}; {hint}available: {', '.join(offered)}")
     found: Mapping[str, Callable[..., Experiment]] = import_module(f"{__name__}.{name}").TABLES
+    return found
+
+
+def fast_tables(name: str) -> Mapping[str, Callable[..., Experiment]]:
+    """Return those of a paper's tables that have a fast protocol, by number: its ``FAST_TABLES``, if it has any."""
+    found: Mapping[str, Callable[..., Experiment]] = getattr(
+        import_module(f"{__name__}.{name}"), "FAST_TABLES", {}
+    )
     return found
 
 

@@ -25,7 +25,7 @@ from polymargin.reproduction.errors import (
     ReproductionError,
     RunInterrupted,
 )
-from polymargin.reproduction.experiment import Experiment, Layout, Row, load_protocol, protocol_hash
+from polymargin.reproduction.experiment import Experiment, Layout, Listing, Row, load_protocol, protocol_hash
 from polymargin.reproduction.figures import Figure, parse_figures, read_figures
 from polymargin.reproduction.keys import Key
 from polymargin.reproduction.runner import (
@@ -48,6 +48,7 @@ __all__ = [
     "JournalDamaged",
     "Key",
     "Layout",
+    "Listing",
     "Progress",
     "ProtocolChanged",
     "ReproductionError",

@@ -166,6 +166,7 @@ def compare_with_paper(
     replicates: int,
     better: Better | Callable[[Key], Better] = "higher",
     threshold: float = 2.0,
+    fields: Sequence[str] = (),
 ) -> Comparison:
     """Compare computed rows with the paper's figures.
 
@@ -182,6 +183,8 @@ def compare_with_paper(
         Which direction is good; a callable is asked for each cell.
     threshold : float
         In combined standard errors.
+    fields : sequence of str
+        What names a cell where there are no figures to tell.
 
     Returns
     -------
@@ -189,7 +192,7 @@ def compare_with_paper(
         One cell per figure, then those that the paper does not have. Where no standard deviation is known on
         either side, any difference beyond the printed figure's resolution decides the verdict.
     """
-    fields = list(figures[0].key) if figures else []
+    fields = list(figures[0].key) if figures else fields
     values: dict[Key, list[float]] = {}
     for row in rows:
         values.setdefault(Key.from_mapping(row).only(fields), []).append(float(row["value"]))

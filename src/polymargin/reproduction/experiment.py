@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from polymargin.reproduction.figures import Figure
 from polymargin.reproduction.keys import Key
 
-__all__ = ["Better", "Experiment", "Layout", "Row", "load_protocol", "protocol_hash"]
+__all__ = ["Better", "Experiment", "Layout", "Listing", "Row", "load_protocol", "protocol_hash"]
 
 Row = dict[str, Any]
 """One computed cell: the fields of its key, ``value``, and whatever else is worth keeping (``seed``)."""
@@ -37,6 +37,27 @@ class Layout:
     panels: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Listing:
+    """A small table of text to print beside the comparison: what was chosen, what the paper's tests say.
+
+    Attributes
+    ----------
+    title : str
+    columns : tuple of str
+        The headings.
+    rows : tuple of tuple of str
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"title": self.title, "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
+
+
 class Experiment(ABC):
     """One table of one paper.
 
@@ -46,7 +67,8 @@ class Experiment(ABC):
     and give the paper's figures; `run_experiment` does the rest.
 
     Instances travel to worker processes, so they must be picklable, and `run` must be a pure function of its
-    job: no state, no randomness but from a seed derived from the protocol and the job.
+    job and of the rows `given`: no other state, no randomness but from a seed derived from the protocol and the
+    job. An experiment in stages (choose, then train the chosen) `requires` another, whose finished rows it is given.
 
     Parameters
     ----------
@@ -65,15 +87,21 @@ class Experiment(ABC):
         Which direction is good; a mapping from the value of the key's ``metric`` where a table has several.
     replicates : int
         Over how many runs the paper's means and standard deviations are.
+    compared : bool
+        Whether ours and the paper's are compared cell by cell; if not, the listings say all.
+    given : dict of str to list of Row
+        The finished rows of the experiments that this one requires, by their names; set by the runner.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     layout: ClassVar[Layout]
     better: ClassVar[Better | Mapping[str, Better]] = "higher"
+    compared: ClassVar[bool] = True
 
     def __init__(self, protocol: Mapping[str, Any]) -> None:
         self.protocol: dict[str, Any] = dict(protocol)
+        self.given: dict[str, list[Row]] = {}
 
     @property
     def replicates(self) -> int:
@@ -95,6 +123,18 @@ class Experiment(ABC):
     @abstractmethod
     def paper_figures(self) -> list[Figure]:
         """Return the paper's figures; their keys are the cells' keys without the replicate."""
+
+    def requires(self) -> Sequence[Experiment]:
+        """Return the experiments whose rows the jobs of this one need; they are run, or resumed, first."""
+        return ()
+
+    def needs(self, job: Key, other: Key) -> bool:
+        """Return whether a job needs the rows of a job of a required experiment; by default on its dataset."""
+        return job["dataset"] == other["dataset"]
+
+    def listings(self, rows: Sequence[Row]) -> list[Listing]:
+        """Return what else to print of finished rows, beside the comparison."""
+        return []
 
     def cost(self, job: Key) -> float:
         """Return roughly how long a job takes, in any unit: long jobs start first, time left is weighed."""

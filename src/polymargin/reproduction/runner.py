@@ -38,6 +38,8 @@ class Progress:
         Estimated seconds left; None while nothing is known.
     job : Key or None
         The job that has just finished.
+    experiment : str
+        Whose jobs these are: an experiment that requires others runs theirs first.
     """
 
     done: int
@@ -46,6 +48,7 @@ class Progress:
     elapsed: float = 0.0
     remaining: float | None = None
     job: Key | None = None
+    experiment: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ def run_experiment(
 
     Every finished job is on disk before the next is counted, so the run may be killed at any moment; calling
     this again with the same folder resumes it. The csv is the same whatever `n_jobs` (but for the seconds).
+    The experiments that this one requires are run first, as far as its missing jobs need them, in the same folder.
 
     Parameters
     ----------
@@ -131,12 +135,24 @@ def run_experiment(
     paths = _paths(experiment, folder)
     session = describe_session()
     asked = [job for job in experiment.jobs() if only is None or only(job)]
+    first = None
+    if experiment.requires():
+        finished = set() if restart else _finished(experiment, paths["journal"])
+        needing = [job for job in asked if job not in finished]
+        first = _run_required(
+            experiment, needing, folder, n_jobs=n_jobs, threads=threads, restart=restart, progress=progress
+        )
     with Journal(paths["journal"], experiment.name, experiment.protocol, session, restart=restart) as journal:
         content = journal.content
         report = RunReport([], 0, len(asked), 0, paths["csv"], paths["journal"])
         report.resumed = sum(job in content.jobs for job in asked)
         report.warnings = _warnings(content, session)
         missing = [job for job in asked if job not in content.jobs]
+        if first is not None:
+            report.warnings += first.warnings
+            missing = [
+                job for job in missing if not any(experiment.needs(job, f.job) for f in first.failures)
+            ]
         missing.sort(key=experiment.cost, reverse=True)  # stable: equal costs keep the table's order
         meter = _Meter(experiment, missing, report, progress)
         try:
@@ -149,9 +165,41 @@ def run_experiment(
             raise RunInterrupted(done, len(asked)) from interrupt
         finally:
             _write_outputs(experiment, content, paths)
+    report.failures += first.failures if first is not None else []
     report.done = sum(job in content.jobs for job in asked)
     report.rows = _rows(content, asked)
     return report
+
+
+def _finished(experiment: Experiment, journal: Path) -> set[Key]:
+    """Return the jobs that need nothing any more."""
+    content = read_journal(journal.read_bytes()) if journal.exists() else JournalContent()
+    if content.header is not None:
+        check_protocol(journal, content.header, experiment.protocol)
+    return set(content.jobs)
+
+
+@dataclass
+class _Required:
+    """What went wrong in the experiments that another one requires."""
+
+    failures: list[Failure] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def _run_required(experiment: Experiment, jobs: Sequence[Key], folder: Path, **options: Any) -> _Required:
+    """Run what jobs need of the required experiments, and give it to the experiment."""
+    outcome = _Required()
+    for required in experiment.requires():
+
+        def needed(other: Key) -> bool:
+            return any(experiment.needs(job, other) for job in jobs)
+
+        report = run_experiment(required, folder, only=needed, **options)
+        experiment.given[required.name] = report.rows
+        outcome.failures += report.failures
+        outcome.warnings += report.warnings
+    return outcome
 
 
 def load_results(
@@ -189,6 +237,7 @@ class _Meter:
         self._count = 0
         self._report = report
         self._progress = progress
+        self._name = experiment.name
         self._start = time.perf_counter()
         self._tell(None)
 
@@ -206,7 +255,7 @@ class _Meter:
         remaining = elapsed * max(self._left, 0.0) / self._spent if self._spent else None
         failed = len(self._report.failures)
         done = self._report.resumed + self._count - failed
-        self._progress(Progress(done, self._report.total, failed, elapsed, remaining, job))
+        self._progress(Progress(done, self._report.total, failed, elapsed, remaining, job, self._name))
 
 
 def _paths(experiment: Experiment, folder: Path) -> dict[str, Path]:

@@ -15,7 +15,6 @@ dichotomy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,13 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from polymargin._progress import Count
+from polymargin.selection.lattice import KERNELS, Choice, Pool, log_grid, search
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.tridiagonal import Tridiagonal, tridiagonalise
 
 Array = NDArray[Any]
+
+__all__ = ["KERNELS", "LevelTwo", "best_ridge", "choose", "log_evidence"]
 
 #: The ridge is searched between these multiples of the mean eigenvalue, three values a decade, then polished. The
 #: multiple is the variance of the noise over that of z before any data. Labels ±1 that no two rows contradict would
@@ -107,8 +109,7 @@ Members = Sequence[tuple[LevelTwo, Array]]
 
 def log_ridge_grid(scale: float) -> Array:
     """Return the logarithms of the ridges that are tried first, for kernels of this mean eigenvalue."""
-    low, high = np.log(RIDGE_RANGE[0] * scale), np.log(RIDGE_RANGE[1] * scale)
-    return np.linspace(low, high, 1 + 3 * round((high - low) / np.log(10.0)))
+    return log_grid(float(np.log(RIDGE_RANGE[0] * scale)), float(np.log(RIDGE_RANGE[1] * scale)))
 
 
 def best_ridge(members: Members) -> float:
@@ -129,27 +130,11 @@ def best_ridge(members: Members) -> float:
     return float(np.exp(grid[best]))
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Parameters chosen for a pool of columns, with their summed log-evidence."""
-
-    gamma: float
-    ridge: float
-    log_evidence: float
-
-
 #: Gives the level-two evidence of a group of rows for a value of gamma: of all its rows, or, if the last argument
 #: is true and the group is large, of a sample of them.
 Profile = Callable[[int, float, bool], LevelTwo]
-#: The columns that share their parameters: for each group of rows, some of its columns (positions in the group).
-Pool = Sequence[tuple[int, Array]]
-
-#: gamma is searched on the lattice unit · 2^(k/2): on these points with a sample of the rows first, then with all
-#: rows at steps of two and of one from the best. A best point on an edge moves the range, within the limit, as long
-#: as a step gains more than this many nats: a kernel so wide that it is as good as linear gains nothing any more.
-COARSE, STEPS, LIMIT, LEAST_GAIN = range(-16, 9, 4), (2, 1), 32, 0.01
-#: How many kernels are tried for a pool if the range does not move: all coarse ones, then three, then two more.
-KERNELS = len(COARSE) + 5
+#: A step beyond the range must gain this many nats.
+LEAST_GAIN = 0.01
 
 
 def choose(
@@ -183,46 +168,18 @@ def choose(
             members.append((profile(group, gamma, sample), columns))
             count.advance(1.0 / len(pool))
         epsilon = best_ridge(members) if ridge is None else ridge
-        evidence = sum(float(level.log_evidence(epsilon, columns).sum()) for level, columns in members)
-        return Choice(gamma, epsilon, evidence)
+        score = sum(float(level.log_evidence(epsilon, columns).sum()) for level, columns in members)
+        return Choice(gamma, epsilon, score)
 
     if not callable(gammas):
         return [choice(pool, gammas, False) for pool in pools]
     lattice = gammas
 
-    def search(pool: Pool) -> Choice:
-        sampled: dict[int, Choice] = {}
-        best = _climb(lambda k: choice(pool, lattice(k), True), sampled, COARSE, COARSE.step, count)
-        exact: dict[int, Choice] = {}
-        for step in STEPS:
-            best = _climb(
-                lambda k: choice(pool, lattice(k), False),
-                exact,
-                (best - step, best, best + step),
-                step,
-                count,
-            )
-        return exact[best]
+    def best(pool: Pool) -> Choice:
+        return search(
+            lambda point, sample: choice(pool, lattice(point), sample),
+            least_gain=lambda score: LEAST_GAIN,
+            count=count,
+        )
 
-    return [search(pool) for pool in pools]
-
-
-def _climb(
-    attempt: Callable[[int], Choice],
-    tried: dict[int, Choice],
-    points: Sequence[int],
-    step: int,
-    count: Count,
-) -> int:
-    """Try the points, go on by steps while the best of all tried is on an edge, and return it."""
-    while True:
-        for point in points:
-            if point not in tried:
-                tried[point] = attempt(point)
-        best = max(tried, key=lambda point: tried[point].log_evidence)
-        inner = min((point for point in tried if point != best), key=lambda point: abs(point - best))
-        gain = tried[best].log_evidence - tried[inner].log_evidence
-        if best not in (min(tried), max(tried)) or abs(best) >= LIMIT or gain < LEAST_GAIN:
-            return best
-        points = [point for point in (best - step, best + step) if point not in tried]
-        count.expect(len(points))
+    return [best(pool) for pool in pools]

@@ -1,0 +1,359 @@
+"""Coupling: from probabilities of dichotomies to class probabilities, many rows at once, on arrays.
+
+r_ik estimates P(class i | class i or k). Four methods for pairs, in the numbering of Bravo et al. (2010), §2.4, and one
+for any codebook:
+
+- ``wlw1``, eqs. (5) and (7): Wu, Lin and Weng's first, the stationary state of a Markov chain. (Eq. (7) has K + 1 in
+  print where the chain needs K − 1.)
+- ``wlw2``, eq. (8): Wu, Lin and Weng's second, min Σ (r_ki p_i − r_ik p_k)², which LIBSVM uses.
+- ``ht``, eq. (9): Hastie and Tibshirani's least Kullback–Leibler distance. (In print its first term lacks the factor
+  r_ik.)
+- ``pkpd``, eq. (10): the formula of Price, Knerr, Personnaz and Dreyfus, normalised.
+- `bradley_terry`: the same distance as ``ht`` for dichotomies between sets of classes (Huang, Weng and Lin 2006).
+
+All r are first moved into [1e-7, 1 − 1e-7], as LIBSVM does, so that zeros and ones do no harm.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, logsumexp
+from sklearn.exceptions import ConvergenceWarning
+
+Array = NDArray[Any]
+
+#: No probability of a dichotomy is nearer to zero or one.
+CLIP = 1e-7
+#: Numbers in a block of rows; small enough for the caches.
+_BLOCK = 200_000
+_MAX_ITER = 200
+#: The gradient, per unit of weight, at which a row is done.
+_TOL = 1e-11
+#: The longest step in the logarithm of a probability, and the iteration from which on the few rows that are left get
+#: steps that cost more.
+_LONGEST, _LATE = 5.0, 15
+
+
+def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Array:
+    """Return class probabilities, shape (n, K), from pairwise probabilities.
+
+    Parameters
+    ----------
+    r : ndarray of shape (n, K, K) or (n, K (K − 1)/2)
+        r_ik, off the diagonal and with r_ik + r_ki = 1; or condensed, r_ik of the pairs i < k in the order (0, 1),
+        (0, 2), …, (1, 2), …
+    method : {"wlw2", "wlw1", "ht", "pkpd"}, default="wlw2"
+        The method, see `polymargin.decoders._coupling`.
+    weights : ndarray of shape (K, K) or (K (K − 1)/2,), or None
+        The q_ik of "ht", the number of rows of the two classes; None: all equal. The others have no weights.
+
+    Examples
+    --------
+    >>> p = np.array([[0.5, 0.3, 0.2]])
+    >>> couple(p[:, :, None] / (p[:, :, None] + p[:, None, :])).round(3)
+    array([[0.5, 0.3, 0.2]])
+    """
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}; choose one of {', '.join(METHODS)}")
+    r = np.asarray(r, dtype=np.float64)
+    condensed = r.ndim == 2
+    n_classes = _n_classes(r.shape[1]) if condensed else r.shape[-1]
+    if r.ndim not in (2, 3) or (not condensed and r.shape[1:] != (n_classes, n_classes)):
+        raise ValueError(f"pairwise probabilities have the shape (n, K, K) or (n, K(K-1)/2), not {r.shape}")
+    if weights is not None and weights.ndim == 1:
+        weights = _square(weights[np.newaxis], n_classes, mirror=lambda q: q)[0]
+    p = np.empty((r.shape[0], n_classes))
+    block = max(1, _BLOCK // n_classes**2)
+    for first in range(0, len(r), block):
+        part = r[first : first + block]
+        if condensed:
+            part = _square(part, n_classes, mirror=lambda above: 1.0 - above)
+        part = np.clip(part, CLIP, 1.0 - CLIP)
+        part[:, np.arange(n_classes), np.arange(n_classes)] = 0.0
+        p[first : first + block] = (
+            _hastie_tibshirani(part, weights) if method == "ht" else METHODS[method](part)
+        )
+    return p
+
+
+def _n_classes(n_pairs: int) -> int:
+    """Return K from K (K − 1)/2."""
+    n_classes = round(0.5 + np.sqrt(0.25 + 2.0 * n_pairs))
+    if n_pairs < 1 or n_classes * (n_classes - 1) // 2 != n_pairs:
+        raise ValueError(f"{n_pairs} is not the number of pairs of any number of classes")
+    return n_classes
+
+
+def _square(condensed: Array, n_classes: int, mirror: Callable[[Array], Array]) -> Array:
+    """Return (n, K, K) matrices from the part above their diagonals."""
+    square = np.zeros((len(condensed), n_classes, n_classes))
+    i, k = np.triu_indices(n_classes, 1)
+    square[:, i, k] = condensed
+    square[:, k, i] = mirror(condensed)
+    return square
+
+
+def _normalised(p: Array) -> Array:
+    """Return rows that sum to one, without what rounding leaves below zero."""
+    p = np.maximum(p, 0.0)
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def _wu_lin_weng_1(r: Array) -> Array:
+    """Eqs. (5) and (7): Q p = p, where the columns of Q sum to one."""
+    n_classes = r.shape[1]
+    # I − Q times K − 1, which has eᵀ for a left null vector, so that adding e eᵀ fixes the sum of p alone.
+    system = 1.0 - r
+    diagonal = np.arange(n_classes)
+    system[:, diagonal, diagonal] = n_classes - r.sum(axis=2)
+    return _normalised(_solve_ones(system))
+
+
+def _wu_lin_weng_2(r: Array) -> Array:
+    """Eq. (8): min pᵀ Q p with Q_ii = Σ_s r_si², Q_ik = −r_ki r_ik, subject to Σ p = 1."""
+    # Q p = const · e. Q may be singular (where the r agree with some p, they do Q p = 0) but Q + e eᵀ is not, and the
+    # solution of (Q + e eᵀ) p = e differs by a factor. It is never negative (Wu, Lin and Weng, theorem 2).
+    system = 1.0 - r * r.transpose(0, 2, 1)
+    diagonal = np.arange(r.shape[1])
+    system[:, diagonal, diagonal] = 1.0 + np.square(r).sum(axis=1)
+    return _normalised(_solve_ones(system))
+
+
+def _solve_ones(systems: Array) -> Array:
+    """Return the solutions x of A x = e for every matrix, shape (n, K)."""
+    ones = np.ones((*systems.shape[:2], 1))
+    return np.linalg.solve(systems, ones)[..., 0]
+
+
+def _price(r: Array) -> Array:
+    """Eq. (10), normalised."""
+    n_classes = r.shape[1]
+    diagonal = np.arange(n_classes)
+    r = r.copy()
+    r[:, diagonal, diagonal] = 1.0
+    return _normalised(1.0 / ((1.0 / r).sum(axis=2) - 1.0 - (n_classes - 2)))
+
+
+def _hastie_tibshirani(r: Array, weights: Array | None) -> Array:
+    """Eq. (9) by Newton's method in θ = log p, in which it is convex: ν_ik = 1/(1 + exp(θ_k − θ_i))."""
+    n_classes = r.shape[1]
+    i, k = np.triu_indices(n_classes, 1)
+    diagonal = np.arange(n_classes)
+    differences = np.zeros((n_classes, i.size))
+    differences[i, np.arange(i.size)], differences[k, np.arange(i.size)] = 1.0, -1.0
+    r = r[:, i, k]
+    q = np.ones(i.size) if weights is None else np.asarray(weights, dtype=np.float64)[i, k]
+    q = q / q.sum()
+
+    def value(theta: Array, r: Array) -> Array:
+        d = theta @ differences
+        # −r log ν − (1 − r) log(1 − ν) in one logarithm.
+        return -(log_expit(d) - (1.0 - r) * d) @ q
+
+    # Where the r agree with some p, this is it.
+    theta = (np.log(r) - np.log1p(-r)) @ differences.T / n_classes
+    active = np.arange(len(r))
+    current = value(theta, r)
+    for _ in range(_MAX_ITER):
+        nu = expit(theta[active] @ differences)
+        gradient = (q * (nu - r[active])) @ differences.T
+        moving = np.abs(gradient).max(axis=1) > _TOL
+        if not moving.any():
+            break
+        active, nu, gradient = active[moving], nu[moving], gradient[moving]
+        bends = _square(q * nu * (1.0 - nu), n_classes, mirror=lambda above: above)
+        hessian = 1.0 / n_classes**2 - bends  # the constant in θ does not matter
+        hessian[:, diagonal, diagonal] += bends.sum(axis=2)
+        step = -np.linalg.solve(hessian, gradient[..., np.newaxis])[..., 0]
+        end, reached, improved = _shortened(value, theta[active], step, gradient, current[active], r[active])
+        theta[active], current[active] = end, reached
+        active = active[improved]
+    return np.exp(theta - logsumexp(theta, axis=1, keepdims=True))
+
+
+def _shortened(
+    value: Callable[[Array, Array], Array],
+    start: Array,
+    step: Array,
+    gradient: Array,
+    current: Array,
+    r: Array,
+) -> tuple[Array, Array, Array]:
+    """Return, row by row, the first of start + step, start + step/2, … that gains, its value, and whether there is one.
+
+    A gain may be smaller than the rounding of the values: near the minimum the full step is as good as any.
+    """
+    end, reached = start.copy(), current.copy()
+    promise = np.einsum("ij,ij->i", gradient, step)
+    slack = 4.0 * np.finfo(np.float64).eps * (1.0 + np.abs(current))
+    rows = np.arange(len(start))
+    improved = np.zeros(len(start), dtype=bool)
+    length = 1.0
+    for _ in range(30):
+        trial = start[rows] + length * step[rows]
+        values = value(trial, r[rows])
+        good = values <= current[rows] + 1e-4 * length * promise[rows] + slack[rows]
+        taken = rows[good]
+        end[taken], reached[taken], improved[taken] = trial[good], values[good], True
+        rows = rows[~good]
+        if not rows.size:
+            break
+        length *= 0.5
+    return end, reached, improved
+
+
+#: The methods for pairs; "ht" takes weights too.
+METHODS: dict[str, Callable[..., Array]] = {
+    "wlw2": _wu_lin_weng_2,
+    "wlw1": _wu_lin_weng_1,
+    "ht": _hastie_tibshirani,
+    "pkpd": _price,
+}
+
+
+def bradley_terry(r: Array, matrix: Array, weights: Array | None = None, prior: float = 1e-4) -> Array:
+    """Return class probabilities, shape (n, K), from the probabilities of the dichotomies of any codebook.
+
+    They minimise Σ_l n_l KL(r_l ‖ ρ_l) − δ Σ_k log p_k, where ρ_l = Σ_{k∈+} p_k / Σ_{k∈±} p_k is what p says of column
+    l, the n_l have mean one and δ is the prior. Where a column has several classes on a side the distance alone may
+    be least at p_k = 0, which no data can justify; a small δ prevents it and makes the solution of a dense code
+    unique. For pairs and δ = 0 this is "ht".
+
+    Every step is, row by row, the better of Newton's and Huang, Weng and Lin's (2006), which never fails to gain.
+
+    Parameters
+    ----------
+    r : ndarray of shape (n, L)
+        The probability of the positive side, for every column.
+    matrix : ndarray of shape (K, L)
+        The codebook, over {−1, 0, +1}.
+    weights : ndarray of shape (L,) or None
+        n_l, such as the number of rows a column was trained on; None: all equal.
+    prior : float, default=1e-4
+        δ.
+
+    Examples
+    --------
+    >>> p = np.array([[0.5, 0.3, 0.2]])
+    >>> bradley_terry(p, 2 * np.eye(3) - 1, prior=0.0).round(3)
+    array([[0.5, 0.3, 0.2]])
+    """
+    r = np.clip(np.asarray(r, dtype=np.float64), CLIP, 1.0 - CLIP)
+    n_classes, n_columns = matrix.shape
+    if r.ndim != 2 or r.shape[1] != n_columns:
+        raise ValueError(f"r must have one column for each of the {n_columns} of the codebook, not {r.shape}")
+    if prior < 0.0:
+        raise ValueError("the prior cannot be negative")
+    n_l = np.ones(n_columns) if weights is None else np.asarray(weights, dtype=np.float64)
+    sides = _Sides(matrix, n_l / n_l.mean(), prior)
+    p = np.empty((len(r), n_classes))
+    unfinished = 0
+    block = max(1, _BLOCK // (n_classes * (n_columns + n_classes)))
+    for first in range(0, len(r), block):
+        p[first : first + block], left = sides.solve(r[first : first + block])
+        unfinished += left
+    if unfinished:
+        warnings.warn(
+            f"the class probabilities of {unfinished} of {len(r)} rows still moved after {_MAX_ITER} steps",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return p
+
+
+class _Sides:
+    """The distance of `bradley_terry`, in θ = log p."""
+
+    def __init__(self, matrix: Array, weights: Array, prior: float):
+        self.plus = (matrix > 0).astype(np.float64)
+        self.minus = (matrix < 0).astype(np.float64)
+        self.weights, self.prior = weights, prior
+
+    def _shares(self, p: Array) -> tuple[Array, Array, Array]:
+        above, below = p @ self.plus, p @ self.minus
+        return above, below, above + below
+
+    def value(self, p: Array, r: Array) -> Array:
+        above, below, both = self._shares(p)
+        distances = np.log(both) - r * np.log(above) - (1.0 - r) * np.log(below)
+        smooth = p.shape[1] * np.log(p.sum(axis=1)) - np.log(p).sum(axis=1)
+        return distances @ self.weights + self.prior * smooth
+
+    def _pulls(self, p: Array, r: Array) -> tuple[Array, Array]:
+        """Return what pulls every class up and down; in a stationary point they are equal."""
+        above, below, both = self._shares(p)
+        up = (self.weights * r / above) @ self.plus.T + (self.weights * (1.0 - r) / below) @ self.minus.T
+        down = (self.weights / both) @ (self.plus + self.minus).T
+        return p * up + self.prior, p * (down + self.prior * p.shape[1])
+
+    def _newton(self, p: Array, r: Array, gradient: Array, late: bool) -> Array | None:
+        """Return the Newton steps in θ, NaN where there is none; None if some system cannot be solved."""
+        above, below, both = self._shares(p)
+        n_classes = p.shape[1]
+        hessian = np.zeros((len(p), n_classes, n_classes))
+        diagonal = np.arange(n_classes)
+        for mask, mass, factor in (
+            (self.plus + self.minus, both, self.weights),
+            (self.plus, above, -self.weights * r),
+            (self.minus, below, -self.weights * (1.0 - r)),
+        ):
+            # The covariance of the indicator of a class within the side, for every column.
+            within = p[:, :, np.newaxis] * mask / mass[:, np.newaxis, :]
+            weighted = within * np.broadcast_to(factor, r.shape)[:, np.newaxis, :]
+            hessian -= weighted @ within.transpose(0, 2, 1)
+            hessian[:, diagonal, diagonal] += weighted.sum(axis=2)
+        hessian[:, diagonal, diagonal] += self.prior * n_classes * p
+        hessian -= self.prior * n_classes * p[:, :, np.newaxis] * p[:, np.newaxis, :]
+        hessian += 1.0 / n_classes**2  # the constant in θ does not matter
+        if late:
+            # Where there are directions of negative curvature, go down them too.
+            bends, axes = np.linalg.eigh(hessian)
+            along = np.einsum("nij,ni->nj", axes, gradient) / np.maximum(np.abs(bends), 1e-12)
+            step = -np.einsum("nij,nj->ni", axes, along)
+        else:
+            try:
+                step = -np.linalg.solve(hessian, gradient[..., np.newaxis])[..., 0]
+            except np.linalg.LinAlgError:
+                return None
+        longest = np.abs(step).max(axis=1, keepdims=True)
+        step *= np.minimum(1.0, _LONGEST / np.maximum(longest, 1e-300))
+        return step
+
+    def solve(self, r: Array) -> tuple[Array, int]:
+        """Return p of every row, and how many rows are not at a stationary point yet."""
+        p = np.full((len(r), self.plus.shape[0]), 1.0 / self.plus.shape[0])
+        active = np.arange(len(r))
+        for iteration in range(_MAX_ITER):
+            q, s = p[active], r[active]
+            up, down = self._pulls(q, s)
+            gradient = down - up
+            moving = np.abs(gradient).max(axis=1) > _TOL * self.weights.size
+            if not moving.any():
+                return p, 0
+            active, q, s = active[moving], q[moving], s[moving]
+            # Huang, Weng and Lin's step never lets the distance grow.
+            best = _floored(q * up[moving] / down[moving])
+            late = iteration >= _LATE
+            step = self._newton(q, s, gradient[moving], late)
+            if step is not None:
+                step[~np.isfinite(step).all(axis=1)] = 0.0
+                values = self.value(best, s)
+                for length in (1.0, 0.25) if late else (1.0,):
+                    trial = _floored(q * np.exp(length * step))
+                    reached = self.value(trial, s)
+                    slack = 4.0 * np.finfo(np.float64).eps * (1.0 + np.abs(values))
+                    wins = reached <= values + slack * (length == 1.0)
+                    best[wins], values[wins] = trial[wins], reached[wins]
+            p[active] = best
+        return p, active.size
+
+
+def _floored(p: Array) -> Array:
+    """Return normalised rows in which no class falls to zero."""
+    p = np.maximum(p, 1e-300)
+    return p / p.sum(axis=1, keepdims=True)

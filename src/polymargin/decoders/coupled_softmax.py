@@ -1,0 +1,124 @@
+"""Coupled softmax: coupling first, then a ridged softmax that may depart from it where the outputs say so."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polymargin.codebooks import Codebook
+from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
+from polymargin.decoders._softmax_fit import SoftmaxFit, fit_softmax, smooth_targets
+from polymargin.decoders.coupling import Coupling
+from polymargin.outputs import Outputs
+
+
+class CoupledSoftmax(ProbabilisticDecoder):
+    """Class probabilities from a first guess and all outputs together: the default of `LSSVMClassifier`.
+
+    The logits are s·W + z E + b. W is what the classes get from the codebook alone: the log-probabilities of pairwise
+    coupling (`Coupling`), in one-vs-all coding the outputs themselves, with one machine plus and minus its output.
+    E may let any output speak for or against any class, but costs ½ ridge ‖E‖², and so does b; the scale s is free.
+    With few rows this is coupling with a temperature, with many it is the softmax of `Softmax`.
+
+    Parameters
+    ----------
+    ridge : float or None, default=None
+        The ridge on E, for outputs of unit variance, and on b. None: half the number of machines, or of classes if
+        that is larger (see ``benchmarks/defaults.py`` for how it was chosen).
+    smoothing : float, default=0.3
+        How many rows' worth of labels is spread evenly over all classes. It keeps the probabilities of rows that no
+        training row contradicts away from zero and one.
+    in_sample : bool, default=False
+        Whether to learn from what the machines say of the rows they were trained on, rather than from honest outputs.
+
+    Attributes
+    ----------
+    coupling_ : Coupling or None
+        The first guess, where it is a coupling.
+    fit_ : SoftmaxFit
+        E (``coef``, for outputs over ``spread_``), b (``intercept``), s (``scale``), and how the fit ended.
+    spread_ : float
+        The root mean square of the outputs, all taken together.
+    prior_shift_ : ndarray of shape (K,)
+        log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LSSVMClassifier(decoding=CoupledSoftmax()).fit(X, y)
+    >>> model.predict_proba(X[:1]).round(1)
+    array([[1., 0., 0.]])
+    """
+
+    learns = True
+
+    def __init__(self, ridge: float | None = None, smoothing: float = 0.3, in_sample: bool = False):
+        self.ridge = ridge
+        self.smoothing = smoothing
+        self.in_sample = in_sample
+
+    def check(self, codebook: Codebook) -> None:
+        """Refuse parameters that make no sense."""
+        if self.ridge is not None and not self.ridge >= 0.0:
+            raise ValueError(f"ridge must be None or a number that is not negative, not {self.ridge!r}")
+        if not self.smoothing >= 0.0:
+            raise ValueError(f"smoothing must not be negative, not {self.smoothing!r}")
+
+    def fit(
+        self,
+        codebook: Codebook,
+        outputs: Outputs | None,
+        class_index: Array,
+        *,
+        priors: Array | None = None,
+        sample_weight: Array | None = None,
+    ) -> CoupledSoftmax:
+        """Fit the coupling, then the softmax around it."""
+        super().fit(codebook, outputs, class_index)
+        assert outputs is not None
+        n_classes = codebook.n_classes
+        weights = np.ones(class_index.size) if sample_weight is None else sample_weight
+        self.prior_shift_ = prior_shift(priors, class_index, n_classes, sample_weight)
+        self.spread_ = _spread(outputs.margins, weights, about_mean=codebook.is_one_vs_all)
+        direct = codebook.is_one_vs_all or codebook.n_columns == 1
+        self.coupling_: Coupling | None = None
+        if not direct:
+            self.coupling_ = Coupling().fit(codebook, outputs, class_index, sample_weight=sample_weight)
+        share = self.smoothing / (self.smoothing + weights.sum())
+        ridge = max(n_classes, codebook.n_columns) / 2 if self.ridge is None else float(self.ridge)
+        self.fit_: SoftmaxFit = fit_softmax(
+            outputs.margins / self.spread_,
+            smooth_targets(class_index, n_classes, share * (n_classes - 1) / n_classes),
+            sample_weight=weights,
+            ridge=ridge,
+            intercept_ridge=ridge,
+            anchor=self._anchor(outputs),
+            tol=1e-10,
+        )
+        return self
+
+    def log_proba(self, outputs: Outputs) -> Array:
+        """Return the logarithms of the class probabilities, shape (n, K)."""
+        log_p = self.fit_.log_proba(outputs.margins / self.spread_, self._anchor(outputs))
+        return reweighted(log_p, self.prior_shift_)
+
+    def _anchor(self, outputs: Outputs) -> Array:
+        """Return W, the logits of the first guess, shape (n, K)."""
+        if self.coupling_ is not None:
+            return self.coupling_.log_proba(outputs)
+        return (
+            outputs.margins
+            / self.spread_
+            @ self.codebook_.matrix.T.clip(min=0 if self.codebook_.n_columns > 1 else -1)
+        )
+
+
+def _spread(margins: Array, weights: Array, *, about_mean: bool) -> float:
+    """Return the root mean square of all outputs taken together, or one if there is none.
+
+    One-vs-all outputs are mostly negative, and are taken about their mean; elsewhere the signs are arbitrary.
+    """
+    shares = weights / weights.sum()
+    mean = float(shares @ margins.mean(axis=1)) if about_mean else 0.0
+    return float(shares @ np.square(margins - mean).mean(axis=1)) ** 0.5 or 1.0

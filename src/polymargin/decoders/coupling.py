@@ -1,0 +1,109 @@
+"""Coupling: probabilities of dichotomies, put together (Bravo, L'Huillier, Lobato and Weber 2010, §2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polymargin.codebooks import Codebook
+from polymargin.decoders._base import Array, ProbabilisticDecoder, check_pairwise, prior_shift, reweighted
+from polymargin.decoders._coupling import METHODS, bradley_terry, couple
+from polymargin.decoders._platt import Sigmoids, fit_sigmoids
+from polymargin.outputs import Outputs
+
+#: No class probability is smaller: what is below has been lost to rounding.
+_SMALLEST = 1e-15
+
+
+class Coupling(ProbabilisticDecoder):
+    """Class probabilities that agree best with the machines' own, which Platt's sigmoid makes of their outputs.
+
+    A sigmoid per machine, fitted with Platt's smoothed targets, eq. (4), gives the probability of its positive side;
+    coupling finds the class probabilities. LIBSVM does the same with ``method="wlw2"``.
+
+    Parameters
+    ----------
+    method : {None, "wlw2", "wlw1", "ht", "pkpd", "bradley-terry"}, default=None
+        For one-vs-one machines: "wlw2" is Wu, Lin and Weng's second method, eq. (8), "wlw1" their first, eq. (5), "ht"
+        Hastie and Tibshirani's, eq. (9), with the pairs weighted by their rows, and "pkpd" Price et al.'s formula,
+        eq. (10). "bradley-terry" reads any codebook: it extends "ht" to sets of classes. None: "wlw2" for
+        one-vs-one, "bradley-terry" for the rest.
+    in_sample : bool, default=False
+        Whether to fit the sigmoids on what the machines say of the rows they were trained on, rather than on honest
+        outputs.
+
+    Attributes
+    ----------
+    method_ : str
+        The method in use.
+    sigmoids_ : Sigmoids
+        ``slope`` and ``intercept`` of every machine's sigmoid.
+    column_weights_ : ndarray of shape (L,)
+        The rows, or their weight, that every machine knows.
+    prior_shift_ : ndarray of shape (K,)
+        log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = StandardScaler().fit_transform(X)
+    >>> model = LSSVMClassifier(kernel="rbf", coding="one-vs-one", decoding=Coupling("wlw2")).fit(X, y)
+    >>> model.predict_proba(X[:1]).round(1)
+    array([[1., 0., 0.]])
+    """
+
+    learns = True
+
+    def __init__(self, method: str | None = None, in_sample: bool = False):
+        self.method = method
+        self.in_sample = in_sample
+
+    def check(self, codebook: Codebook) -> None:
+        """Refuse a method that does not exist or cannot read this codebook."""
+        if self.method not in (None, "bradley-terry", *METHODS):
+            raise ValueError(
+                f'unknown method {self.method!r}; choose None, {", ".join(map(repr, METHODS))} or "bradley-terry"'
+            )
+        if self.method in METHODS:
+            check_pairwise(codebook, f'coupling by "{self.method}" (unlike by "bradley-terry")')
+
+    def fit(
+        self,
+        codebook: Codebook,
+        outputs: Outputs | None,
+        class_index: Array,
+        *,
+        priors: Array | None = None,
+        sample_weight: Array | None = None,
+    ) -> Coupling:
+        """Fit a sigmoid to the outputs of every machine."""
+        super().fit(codebook, outputs, class_index)
+        assert outputs is not None
+        self.method_ = self.method or ("wlw2" if codebook.is_pairwise else "bradley-terry")
+        targets = codebook.targets(class_index)
+        self.sigmoids_: Sigmoids = fit_sigmoids(outputs.margins, targets, sample_weight)
+        weights = np.ones(class_index.size) if sample_weight is None else sample_weight
+        self.column_weights_ = weights @ (targets != 0)
+        self.prior_shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
+        return self
+
+    def log_proba(self, outputs: Outputs) -> Array:
+        """Return the logarithms of the coupled probabilities, shape (n, K)."""
+        r = self.sigmoids_.proba(outputs.margins)
+        if self.method_ == "bradley-terry":
+            p = bradley_terry(r, self.codebook_.matrix, self.column_weights_)
+        else:
+            columns, forward = _pairs_in_order(self.codebook_)
+            r = np.where(forward, r[:, columns], 1.0 - r[:, columns])
+            p = couple(r, self.method_, self.column_weights_[columns])
+        p = np.maximum(p, _SMALLEST)
+        return reweighted(np.log(p / p.sum(axis=1, keepdims=True)), self.prior_shift_)
+
+
+def _pairs_in_order(codebook: Codebook) -> tuple[Array, Array]:
+    """Return the columns of the pairs (0, 1), (0, 2), …, and whether the first class is on the positive side."""
+    positive, negative = codebook.matrix.argmax(axis=0), codebook.matrix.argmin(axis=0)
+    columns = np.lexsort((np.maximum(positive, negative), np.minimum(positive, negative)))
+    return columns, (positive < negative)[columns]

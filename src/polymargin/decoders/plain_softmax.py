@@ -1,0 +1,69 @@
+"""The softmax without parameters (Gönen, Tanuğur and Alpaydın 2008, §IV-C)."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import log_softmax
+
+from polymargin.codebooks import Codebook
+from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
+from polymargin.outputs import Outputs
+
+
+class PlainSoftmax(ProbabilisticDecoder):
+    """Class probabilities p ∝ exp(output of the class's own machine), which learns nothing.
+
+    It needs a machine for every class, or the one machine of two classes, whose output f counts as −f and +f. Nobody
+    has taught the outputs of machines to be log-probabilities, so these probabilities are as good as the machines
+    happen to be scaled; the decoder ``Softmax`` learns the scale.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import SVMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = SVMClassifier(coding="one-vs-all", decoding="plain-softmax").fit(StandardScaler().fit_transform(X), y)
+    >>> model.predict_proba(StandardScaler().fit_transform(X)[:1]).round(2)
+    array([[0.89, 0.05, 0.07]])
+    """
+
+    def fit(
+        self,
+        codebook: Codebook,
+        outputs: Outputs | None,
+        class_index: Array,
+        *,
+        priors: Array | None = None,
+        sample_weight: Array | None = None,
+    ) -> PlainSoftmax:
+        """Store the codebook, and what carries the probabilities over to other priors, if these are given."""
+        super().fit(codebook, outputs, class_index)
+        self.shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
+        return self
+
+    def check(self, codebook: Codebook) -> None:
+        """Refuse a codebook in which the outputs are not those of the classes."""
+        if not _one_output_per_class(codebook):
+            raise ValueError(
+                "the softmax without parameters needs one machine for every class, and no others: choose "
+                'coding="one-vs-all"'
+            )
+
+    def log_proba(self, outputs: Outputs) -> Array:
+        """Return the log-softmax of the outputs, shape (n, K)."""
+        matrix = self.codebook_.matrix
+        if self.codebook_.n_classes == 2:
+            scores = outputs.margins @ matrix.T.astype(np.float64)
+        else:
+            scores = outputs.margins[:, (matrix == 1).argmax(axis=1)]
+        return reweighted(log_softmax(scores, axis=1), self.shift_)
+
+
+def _one_output_per_class(codebook: Codebook) -> bool:
+    """Return whether every column sets one class against all others, and every class has one column."""
+    matrix, K = codebook.matrix, codebook.n_classes
+    if K == 2:
+        return codebook.n_columns == 1
+    alone = ((matrix == 1).sum(axis=0) == 1) & ((matrix == -1).sum(axis=0) == K - 1)
+    return bool(alone.all()) and codebook.n_columns == K

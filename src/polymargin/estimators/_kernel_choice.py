@@ -1,0 +1,158 @@
+"""Which kernel: several are tried, and judged by what the decoder makes of their honest outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from polymargin.codebooks import Codebook
+from polymargin.decoders import Decoder, ProbabilisticDecoder
+from polymargin.decoders._cross_fit import cross_fitted
+from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.kernels import RBF, Kernel, Laplacian, Polynomial, resolve_kernel
+from polymargin.machines import LSSVMBank, TrainingRows
+
+Array = NDArray[Any]
+
+#: Kernels are compared on at most this many different rows.
+LARGEST = 1000
+#: The folds in which a decoder is fitted to compare what it makes of two kernels.
+_FOLDS = 5
+
+
+def candidates(kernel: Any, degree: Any, coef0: float, *, fixed: bool) -> list[Kernel]:
+    """Return the kernels to choose from, which is one where the parameters name it.
+
+    Where there is no choice, because ``fixed`` parameters mean something else to every kernel, None stands for "rbf",
+    and for degree 3.
+    """
+    if kernel is None:
+        if fixed:
+            return [RBF()]
+        return [Laplacian(), RBF(), Polynomial(2 if degree is None else degree, coef0)]
+    if kernel == "poly" and degree is None and not fixed:
+        return [Polynomial(number, coef0) for number in (2, 3, 4)]
+    return [resolve_kernel(kernel, 3 if degree is None else degree, coef0)]
+
+
+@dataclass(frozen=True)
+class KernelChoice:
+    """What came of comparing kernels.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        The best.
+    losses : dict of str to float
+        The loss of every kernel: the log-loss of the decoder on honest outputs, or the mean squared leave-one-out error
+        where the decoder gives no probabilities.
+    bank : LSSVMBank
+        The machines of the best kernel that it was judged by.
+    """
+
+    kernel: Kernel
+    losses: dict[str, float]
+    bank: LSSVMBank
+
+
+def choose_kernel(
+    data: TrainingRows,
+    kernels: Sequence[Kernel],
+    codebook: Codebook,
+    decoder: Decoder,
+    train: Callable[[TrainingRows], LSSVMBank],
+) -> KernelChoice:
+    """Train machines with each of the kernels, on a sample of the rows if there are many, and compare them."""
+    part = sample(data)
+    losses: dict[str, float] = {}
+    best: tuple[Kernel, LSSVMBank] | None = None
+    for kernel in kernels:
+        bank = train(replace(part, kernel=kernel))
+        loss = _loss(part, bank, codebook, decoder)
+        if best is None or loss < min(losses.values()):
+            best = kernel, bank
+        losses[_name(kernel)] = loss
+    assert best is not None
+    return KernelChoice(best[0], losses, best[1])
+
+
+def sample(data: TrainingRows) -> TrainingRows:
+    """Return at most about `LARGEST` different rows, every class in its share, whatever the order of the rows."""
+    rows = data.distinct
+    if rows.first.size <= LARGEST or data.kernel.precomputed:
+        return data
+    places = np.linspace(0, rows.first.size - 1, LARGEST).round().astype(int)
+    # They stand class by class: one row at least of each class, or three where it has them.
+    class_index = data.class_index[rows.first]
+    for index in np.unique(class_index):
+        members = np.flatnonzero(class_index == index)
+        places = np.union1d(places, members[np.linspace(0, members.size - 1, 3).round().astype(int)])
+    kept = rows.first[places]
+    weights = np.bincount(rows.inverse, data.weights)[places]
+    soft = None if data.soft_labels is None else data.soft_labels[kept]
+    return replace(
+        data, X=data.X[kept], class_index=data.class_index[kept], weights=weights, soft_labels=soft
+    )
+
+
+def _loss(data: TrainingRows, bank: LSSVMBank, codebook: Codebook, decoder: Decoder) -> float:
+    """Return the decoder's log-loss on honest outputs, or the machines' squared error if it has none."""
+    learned = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
+    if not learned or decoder.needs_variances:
+        return _squared_error(data, bank, codebook)
+    assert isinstance(decoder, ProbabilisticDecoder)
+    rows = decoder_rows(data, bank)
+    fitted = clone(decoder).fit(codebook, rows.outputs, rows.class_index, sample_weight=rows.weights)
+    assert rows.outputs is not None
+    assert rows.weights is not None
+    log_p = fitted.log_proba(rows.outputs)
+    # The decoder has learned from these rows; but so have those of all kernels, and they have the same freedom.
+    losses = -log_p[np.arange(rows.class_index.size), rows.class_index]
+    return float(rows.weights @ losses / rows.weights.sum())
+
+
+def decoder_rows(data: TrainingRows, bank: LSSVMBank) -> DecoderRows:
+    """Return the honest outputs that a decoder learns from."""
+    rows = DecoderRows(bank.training_outputs(honest=True), data.class_index, data.weights)
+    return rows if data.soft_labels is None else rows.divided(data.soft_labels)
+
+
+def honest_log_proba(
+    data: TrainingRows, bank: LSSVMBank, codebook: Codebook, decoder: ProbabilisticDecoder
+) -> tuple[DecoderRows, Array]:
+    """Return the rows a decoder learns from, and what it says of them having learned from the others, shape (n, K)."""
+    rows, fold = decoder_rows(data, bank), _dealt(data)
+    if data.soft_labels is not None:
+        fold = fold[np.nonzero(data.soft_labels)[0]]
+    assert rows.outputs is not None
+    folds = [np.flatnonzero(fold == number) for number in np.unique(fold)]
+    return rows, cross_fitted(decoder, codebook, rows.outputs, rows.class_index, folds, rows.weights)
+
+
+def _dealt(data: TrainingRows) -> Array:
+    """Return every row's fold, shape (n,): the different rows of each class are dealt out in turn.
+
+    Copies of a row are in the same fold, and the order of the rows does not matter.
+    """
+    class_index = data.class_index[data.distinct.first]
+    starts = np.searchsorted(class_index, class_index)
+    return ((np.arange(class_index.size) - starts) % _FOLDS)[data.distinct.inverse]
+
+
+def _squared_error(data: TrainingRows, bank: LSSVMBank, codebook: Codebook) -> float:
+    """Return the mean squared leave-one-out error of the machines on the rows they know."""
+    targets = codebook.targets(data.class_index)
+    squares = np.where(targets == 0, 0.0, np.square(targets - bank.loo_margins))
+    return float((data.weights @ squares).sum() / (data.weights @ (targets != 0)).sum())
+
+
+def _name(kernel: Kernel) -> str:
+    """Return the kernel's name in the estimators' parameters, with the degree of a polynomial."""
+    if isinstance(kernel, Polynomial):
+        return f"poly, degree {kernel.degree:g}"
+    return type(kernel).__name__.lower()

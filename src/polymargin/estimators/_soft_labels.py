@@ -1,0 +1,111 @@
+"""Soft labels as users give them: an n×K matrix of class probabilities in the place of y."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin.outputs import Outputs
+
+Array = NDArray[Any]
+
+#: How far the probabilities of a row may be from summing to one.
+TOLERANCE = 1e-6
+
+
+def are_soft(y: Any) -> bool:
+    """Tell whether y is meant as soft labels: a matrix of floating-point numbers with two columns or more.
+
+    Examples
+    --------
+    >>> are_soft([[0.9, 0.1], [0.5, 0.5]]), are_soft([0.0, 1.0]), are_soft([[1, 0], [0, 1]])
+    (True, False, False)
+    """
+    try:
+        values = np.asarray(y)
+    except ValueError:  # rows of different lengths
+        return False
+    return values.ndim == 2 and values.shape[1] >= 2 and values.dtype.kind == "f"
+
+
+def check_soft_labels(y: Any, n_rows: int, classes: Any = None) -> tuple[Array, Array]:
+    """Return the soft labels, rows summing to one exactly, and the classes that the columns stand for.
+
+    Parameters
+    ----------
+    y : array-like of shape (n, K)
+        Class probabilities.
+    n_rows : int
+        The number of rows they are for.
+    classes : array-like of shape (K,) or None
+        Names of the columns; None for 0, …, K−1.
+    """
+    P = np.asarray(y, dtype=np.float64)
+    if P.shape[0] != n_rows:
+        raise ValueError(f"X has {n_rows} rows, but there are soft labels for {P.shape[0]}")
+    if not np.isfinite(P).all():
+        raise ValueError("soft labels contain NaN or infinity; they must be probabilities")
+    if (P < 0.0).any():
+        row = int(np.flatnonzero((P < 0.0).any(axis=1))[0])
+        raise ValueError(f"soft labels must not be negative; those of row {row} are {P[row].tolist()}")
+    sums = P.sum(axis=1)
+    if (np.abs(sums - 1.0) > TOLERANCE).any():
+        row = int(np.flatnonzero(np.abs(sums - 1.0) > TOLERANCE)[0])
+        raise ValueError(
+            f"soft labels of every row must sum to one; those of row {row} sum to {sums[row]:.6g}"
+        )
+    return P / sums[:, np.newaxis], _names(classes, P.shape[1])
+
+
+def _names(classes: Any, n_columns: int) -> Array:
+    """Return the names of the columns."""
+    if classes is None:
+        return np.arange(n_columns)
+    names = np.asarray(classes)
+    if names.shape != (n_columns,):
+        raise ValueError(
+            f"classes must name the {n_columns} columns of the soft labels; it has shape {names.shape}"
+        )
+    if np.unique(names).size != n_columns:
+        raise ValueError(f"classes must name every column differently; it is {names.tolist()}")
+    return names
+
+
+def check_learnable(P: Array, classes: Array) -> None:
+    """Refuse soft labels, of rows that count, from which no classifier can be learned."""
+    absent = ~P.any(axis=0)
+    if absent.any():
+        raise ValueError(
+            f"class {classes[absent].tolist()[0]!r} has no probability in any row with a positive sample weight: leave "
+            "its column out"
+        )
+    if not np.ptp(P, axis=0).any():
+        raise ValueError("all rows have the same soft labels: there is nothing to learn")
+    favoured = np.unique(P.argmax(axis=1))
+    if favoured.size < 2:
+        raise ValueError(
+            f"all rows favour one class, {classes[favoured].tolist()[0]!r}; a classifier needs two or more"
+        )
+
+
+@dataclass(frozen=True)
+class DecoderRows:
+    """What a decoder is fitted on: outputs (None if it learns nothing), classes, and weights (None: all the same)."""
+
+    outputs: Outputs | None
+    class_index: Array
+    weights: Array | None
+
+    def part(self, rows: Array, weights: Array) -> DecoderRows:
+        """Return some of the rows with weights of their own."""
+        outputs = self.outputs
+        return DecoderRows(None if outputs is None else outputs.rows(rows), self.class_index[rows], weights)
+
+    def divided(self, P: Array) -> DecoderRows:
+        """Return every row once for each class that its soft label holds possible, weighted with the probability."""
+        rows, classes = np.nonzero(P)
+        weights = P[rows, classes] if self.weights is None else P[rows, classes] * self.weights[rows]
+        return replace(self.part(rows, weights), class_index=classes)

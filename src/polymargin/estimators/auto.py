@@ -1,0 +1,201 @@
+"""AutoKernelClassifier: a pool of a few least-squares machines, and nothing to choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from polymargin._progress import Count, shown
+from polymargin.decoders import ProbabilisticDecoder
+from polymargin.decoders._base import prior_shift, reweighted
+from polymargin.estimators._flow import resolve_priors
+from polymargin.estimators._pool import pool_weights, pooled
+from polymargin.estimators.lssvm import LSSVMClassifier
+
+Array = NDArray[Any]
+
+
+class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
+    """Class probabilities without a decision to make: a few kernels and codings, pooled on honest outputs.
+
+    Every member is an `LSSVMClassifier` that tunes and calibrates itself. What the members say of rows that neither
+    their machines nor their decoders have learned from decides how much each counts: the pool is the normalised
+    Π p_m^u_m with the weights u of least log-loss. It costs as much as its members, and is better than the best of
+    them more often than not.
+
+    Scale the features first, for example with ``StandardScaler``: kernels compare distances.
+
+    Parameters
+    ----------
+    members : sequence of LSSVMClassifier or None, default=None
+        The members, which are cloned. Their decoding must be probabilistic and learned. None: one-vs-one machines with
+        the kernels "rbf", "laplacian" and "poly" of degree 2, and one-vs-all machines with "laplacian".
+    priors : None, "uniform", "empirical" or array of shape (K,), default=None
+        The class frequencies to expect in use. None, the same as "empirical": as in training.
+    classes : array-like of shape (K,) or None, default=None
+        The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
+    verbose : int, default=0
+        Whether ``fit`` shows its progress.
+    random_state : int, RandomState instance or None, default=None
+        Handed to the members.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+        The class labels.
+    members_ : list of LSSVMClassifier
+        The fitted members.
+    weights_ : ndarray of shape (M,)
+        How much each counts.
+    prior_shift_ : ndarray of shape (K,)
+        log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
+    loo_log_loss_ : float
+        The pool's log-loss on the training rows, each held out by machines and decoders. (The weights, a handful of
+        numbers, have seen them all.)
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.model_selection import train_test_split
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import AutoKernelClassifier
+    >>> X_train, X_test, y_train, y_test = train_test_split(*load_wine(return_X_y=True), random_state=0)
+    >>> model = make_pipeline(StandardScaler(), AutoKernelClassifier()).fit(X_train, y_train)
+    >>> model.score(X_test, y_test)
+    1.0
+    >>> model.predict_proba(X_test[:1]).round(2)
+    array([[1., 0., 0.]])
+    """
+
+    def __init__(
+        self,
+        members: Sequence[LSSVMClassifier] | None = None,
+        *,
+        priors: Any = None,
+        classes: Any = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.members = members
+        self.priors = priors
+        self.classes = classes
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> AutoKernelClassifier:
+        """Fit the members and weigh them.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Training rows.
+        y : array-like of shape (n_samples,), or of shape (n_samples, K)
+            Class labels, or soft labels: the probabilities of the classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights: weight two counts like the row twice, weight zero like no row.
+
+        Returns
+        -------
+        self : AutoKernelClassifier
+            The fitted estimator.
+        """
+        self.__dict__.pop("weights_", None)
+        members = self._resolved_members(y)
+        honest, rows = [], None
+        with shown(self.verbose) as progress:
+            count = Count(progress, "members", "members")
+            count.expect(len(members))
+            for member in members:
+                rows, log_p = member._fit_and_tell(X, y, sample_weight)
+                honest.append(log_p)
+                count.advance()
+        assert rows is not None
+        assert rows.weights is not None
+        first = members[0]
+        class_weights = np.bincount(rows.class_index, rows.weights, minlength=first.classes_.size)
+        priors = resolve_priors(self.priors, class_weights)
+        self.prior_shift_ = prior_shift(priors, rows.class_index, class_weights.size, rows.weights)
+        self.classes_, self.n_features_in_ = first.classes_, first.n_features_in_
+        if hasattr(first, "feature_names_in_"):
+            self.feature_names_in_ = first.feature_names_in_
+        self.members_ = members
+        weights = pool_weights(honest, rows.class_index, rows.weights)
+        log_p = pooled(honest, weights)[np.arange(rows.class_index.size), rows.class_index]
+        self.loo_log_loss_ = -float(rows.weights @ log_p / rows.weights.sum())
+        self.weights_ = weights
+        return self
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Return the logarithms of the class probabilities, shape (n_samples, K)."""
+        check_is_fitted(self)
+        validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        log_p = pooled([member.predict_log_proba(X) for member in self.members_], self.weights_)
+        return reweighted(log_p, self.prior_shift_)
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return the class probabilities, shape (n_samples, K), in the order of ``classes_``."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Return the most probable class of every row, shape (n_samples,)."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return the log-probabilities, shape (n_samples, K); for two classes their difference, shape (n_samples,)."""
+        log_p = self.predict_log_proba(X)
+        return log_p[:, 1] - log_p[:, 0] if self.classes_.size == 2 else log_p
+
+    def _resolved_members(self, y: Any) -> list[LSSVMClassifier]:
+        """Return fresh members; with two classes all codings are one machine, so equal members are left out."""
+        if self.members is None:
+            members = [
+                LSSVMClassifier(kernel="rbf"),
+                LSSVMClassifier(kernel="laplacian"),
+                LSSVMClassifier(kernel="poly", degree=2),
+                LSSVMClassifier(kernel="laplacian", coding="one-vs-all"),
+            ]
+            if _two_classes(y):
+                members.pop()
+        else:
+            members = [clone(member) for member in self.members]
+        if not members:
+            raise ValueError("members must hold at least one LSSVMClassifier")
+        for member in members:
+            if not isinstance(member, LSSVMClassifier):
+                raise TypeError(f"members must be LSSVMClassifier objects, not {member!r}")
+            decoder = member._resolved_decoder()
+            learned = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
+            if not learned or decoder.needs_variances:
+                raise ValueError(
+                    f"a pool needs members whose decoding is learned and gives probabilities, such as "
+                    f'"coupled-softmax", "softmax" or "coupling"; not {member.decoding!r}'
+                )
+            member.set_params(priors=None, classes=self.classes, random_state=self.random_state)
+        return members
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say that a fit came to its end."""
+        return hasattr(self, "weights_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _two_classes(y: Any) -> bool:
+    """Tell whether y names two classes, or has soft labels for two; what is wrong with it is found out later."""
+    try:
+        values = np.asarray(y)
+        return values.shape[1] == 2 if values.ndim == 2 else np.unique(values).size == 2
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,344 @@
+"""PosteriorSVMClassifier: support vector machines on soft labels."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from polymargin._progress import Progress
+from polymargin.codebooks import Codebook, one_vs_all
+from polymargin.decoders import Decoder, Stack
+from polymargin.densities import KNNPosterior, WindowPosterior
+from polymargin.estimators._flow import check_positive
+from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.estimators.svm import SVMClassifier
+from polymargin.machines import TrainingRows
+from polymargin.machines._soft import DensityLabels, GivenLabels, SoftLabels
+from polymargin.outputs import Outputs
+from polymargin.selection.folds import fold_numbers, out_of_fold
+
+if TYPE_CHECKING:  # importing them for good would load numba with the package
+    from polymargin.machines.single import SingleMachineBank
+    from polymargin.machines.svm import SVMBank
+
+Array = NDArray[Any]
+
+
+class PosteriorSVMClassifier(SVMClassifier):
+    """Posterior probability support vector machine (Gönen, Tanuğur and Alpaydın 2008).
+
+    Before training, the label of every row is replaced by class probabilities, estimated from the labels of its
+    neighbours or given. A row among rows of another class, likely mislabelled, then pulls the boundary less or
+    not at all, and a row deep inside its class is asked for less. After training, a decoder turns the outputs of the
+    machine into class probabilities; the default one is fitted on out-of-fold outputs, for which the neighbours are
+    counted again without the rows that are held out.
+
+    Scale the features first, for example with ``StandardScaler``: kernels and neighbourhoods compare distances.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Regularisation, the larger the less.
+    kernel : {"linear", "poly", "rbf", "laplacian", "precomputed"} or callable, default="rbf"
+        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values. A precomputed kernel
+        gives no distances: it needs ``density=None`` or given soft labels.
+    gamma : float, "scale" or "auto", default="scale"
+        Coefficient of "rbf", "laplacian" and "poly"; the paper's width s is ``gamma=1/s**2``. "scale" is one over the
+        number of features times the variance of X.
+    degree : float, default=3
+        Degree of "poly", (gamma x·z + coef0)^degree.
+    coef0 : float, default=1.0
+        Constant of "poly". The paper's polynomials have gamma = coef0 = 1.
+    machine : {"single", "one-vs-all"}, default="single"
+        "single" trains the discriminants of all classes at once, asking that the one of the row's own class z exceeds
+        the one of class m by 2(P_z − P_m), eq. (12). z is the observed class, which the soft label need not favour; of
+        given soft labels it is the most probable class. "one-vs-all" trains one machine for each class on 2P − 1,
+        eq. (6); for two classes it is Tao's single machine. There the sign of 2P − 1 decides the side, whatever
+        was observed, and a row with P = 1/2 takes no part. A class that is nowhere more probable than all others
+        together gets a constant for its machine. (The paper holds the two machines to be the same for two classes. With
+        hard labels they are; with soft ones they differ in the cost of an error and in rows whose observed class is
+        improbable.)
+    density : {"knn", "window", None}, default="knn"
+        How the probabilities are estimated: `KNNPosterior`, `WindowPosterior`, or not at all, which gives the canonical
+        machines: Weston and Watkins', or one-vs-all support vector machines.
+    n_neighbors : int, default=5
+        k of "knn", the row itself counted. With noisy labels more neighbours, 11 to 25, do better.
+    radius : float or None, default=None
+        Radius of "window"; None is twice the mean distance between nearest neighbours.
+    decoding : str or Decoder, default="softmax"
+        How outputs become labels and probabilities: "softmax" learns it, "plain-softmax" is the paper's softmax without
+        parameters, "argmax" takes the class of the largest output and gives no probabilities; or any decoder that reads
+        one-vs-all machines and needs no variances.
+    classes : array-like of shape (K,) or None, default=None
+        What the columns of given soft labels stand for; None: 0, …, K−1. Not used with ordinary labels.
+    priors : None, "uniform", "empirical" or array of shape (K,), default=None
+        Prior class probabilities, for decoders that work with them.
+    cv : int, splitter or iterable of splits, default=5
+        The folds of the out-of-fold outputs that a decoder learns from. With a number, copies of a row stay together.
+    tol : float, default=1e-3
+        Of the "single" machine the largest relative duality gap, of "one-vs-all" the largest violation of the
+        optimality conditions.
+    max_iter : int, default=-1
+        Limit on the solver's steps per machine, -1 for none.
+    n_jobs : int or None, default=None
+        Threads, for "one-vs-all" and for prediction; the result does not depend on it.
+    verbose : int, default=0
+        Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
+        now and then in the log ("polymargin", level INFO).
+    random_state : int, RandomState instance or None, default=None
+        For the folds.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+        The class labels.
+    soft_labels_ : ndarray of shape (n, K) or None
+        What the machine was trained on, for the training rows of positive weight; None for hard labels.
+    codebook_ : Codebook
+        One-vs-all; a single column for two classes.
+    decoder_ : Decoder
+        The fitted decoder.
+    bank_ : SingleMachineBank or SVMBank
+        The fitted machine or machines, with a certificate.
+    C_, gamma_, intercept_ : ndarray of shape (L,)
+        Of every output: the regularisation, the kernel parameter and the bias; L is K, or one for two classes.
+    n_iter_ : ndarray of int
+        The steps the solver took, one number for the single machine, else one for each.
+    support_ : ndarray of int, shape (n_support,)
+        The training rows that are support vectors, of some machine if there are several, ascending. Of several copies
+        of a row, the first stands for all.
+    support_vectors_ : array or sparse matrix of shape (n_support, d)
+        These rows; empty for a precomputed kernel.
+    n_support_ : ndarray of int, shape (K,)
+        Their number in every class.
+    dual_coef_ : ndarray of shape (L, n_support)
+        Coefficients of the kernel expansions.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    A quarter of the labels is wrong:
+
+    >>> import numpy as np
+    >>> from polymargin import PosteriorSVMClassifier
+    >>> from polymargin.datasets import make_r4
+    >>> X, y = make_r4(300, random_state=0)
+    >>> rng = np.random.default_rng(0)
+    >>> noisy = np.where(rng.random(300) < 0.25, (y + rng.integers(1, 3, 300)) % 3, y)
+    >>> canonical = PosteriorSVMClassifier(density=None).fit(X, noisy)
+    >>> model = PosteriorSVMClassifier(n_neighbors=15).fit(X, noisy)
+    >>> canonical.support_.size, model.support_.size
+    (194, 156)
+    >>> model.predict_proba([[0.0, 0.0], [3.0, 3.0]]).argmax(axis=1)
+    array([0, 2])
+
+    Soft labels that somebody else has estimated, or annotators who disagree:
+
+    >>> P = np.array([[0.9, 0.1], [0.6, 0.4], [0.4, 0.6], [0.2, 0.8]])
+    >>> model = PosteriorSVMClassifier(kernel="linear", classes=["no", "yes"], decoding="plain-softmax")
+    >>> model.fit([[0.0], [1.0], [2.0], [3.0]], P).predict([[0.5], [2.5]])
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    takes_soft_labels = True
+
+    C: float
+    bank_: SVMBank | SingleMachineBank  # type: ignore[assignment]
+    _folds: list[Array]
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | str = "scale",
+        degree: float = 3,
+        coef0: float = 1.0,
+        machine: str = "single",
+        density: str | None = "knn",
+        n_neighbors: int = 5,
+        radius: float | None = None,
+        decoding: Any = "softmax",
+        classes: Any = None,
+        priors: Any = None,
+        cv: Any = 5,
+        tol: float = 1e-3,
+        max_iter: int = -1,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ):
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.machine = machine
+        self.density = density
+        self.n_neighbors = n_neighbors
+        self.radius = radius
+        self.decoding = decoding
+        self.classes = classes
+        self.priors = priors
+        self.cv = cv
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> PosteriorSVMClassifier:
+        """Estimate the soft labels, and fit the machines and the decoder.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Training rows; the square Gram matrix for ``kernel="precomputed"``.
+        y : array-like of shape (n_samples,) or (n_samples, K)
+            Class labels; or soft labels, floating-point class probabilities that sum to one in every row, and then
+            ``density`` is not used.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights: weight two counts like the row twice, among the neighbours too, weight zero like no row.
+
+        Returns
+        -------
+        self : PosteriorSVMClassifier
+            The fitted estimator.
+        """
+        super().fit(X, y, sample_weight)
+        del self._folds
+        return self
+
+    def _resolved_codebook(self, data: TrainingRows, progress: Progress | None = None) -> Codebook:
+        return one_vs_all(self.classes_.size)
+
+    def _fit_machines(
+        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
+    ) -> None:
+        if decoder.needs_variances:
+            raise ValueError(
+                f"decoding={self.decoding!r} needs variances, which support vector machines do not have; choose "
+                'one that needs none, such as "softmax" or "argmax"'
+            )
+        if self.machine not in ("single", "one-vs-all"):
+            raise ValueError(f'unknown machine {self.machine!r}; choose "single" or "one-vs-all"')
+        check_positive("C", self.C, "for example 1.0")
+        gamma = self._gamma_of(data)
+        labels = self._labels(data)
+        self.soft_labels_ = None if labels is None else labels(data.weights)
+        honest = decoder.learns and not decoder.in_sample
+        self._folds = self._held_out(data) if honest else []
+        cv = [(np.setdiff1d(np.arange(data.weights.size), fold), fold) for fold in self._folds]
+        options = self._solver_options()
+        if self.machine == "single":
+            from polymargin.machines.single import fit_single_bank
+
+            self.bank_ = fit_single_bank(
+                data,
+                codebook.n_classes,
+                C=float(self.C),
+                gamma=gamma,
+                labels=labels,
+                options=options,
+                cv=cv,
+                progress=progress,
+            )
+        else:
+            from polymargin.machines.svm import fit_svm_bank
+
+            self.bank_ = fit_svm_bank(
+                data,
+                codebook,
+                C=self.C,
+                gamma=gamma,
+                labels=labels,
+                options=options,
+                cv=cv,
+                progress=progress,
+            )
+        self._warn_unless_converged()
+        self.support_ = self._trained_rows[self.bank_.support]
+        self.n_support_ = np.bincount(data.class_index[self.bank_.support], minlength=codebook.n_classes)
+
+    def _gamma_of(self, data: TrainingRows) -> float:
+        """Return the kernel's parameter as a number."""
+        if not data.kernel.tunable:
+            return 1.0
+        # From the different rows, in their order: rounding would else tell copies of a row from its weight.
+        rows = data.distinct
+        gamma = self._resolved_gamma(data.X[rows.first], np.bincount(rows.inverse, data.weights))
+        if gamma is None:
+            raise ValueError(
+                'gamma must be a positive number, "scale" or "auto": nothing is selected inside fit'
+            )
+        return float(gamma)
+
+    def _labels(self, data: TrainingRows) -> SoftLabels | None:
+        """Return where the soft labels come from, or None for hard ones."""
+        if self.density not in ("knn", "window", None):
+            raise ValueError(f'unknown density {self.density!r}; choose "knn", "window" or None')
+        if data.soft_labels is not None:
+            return GivenLabels(data.soft_labels)
+        if self.density is None:
+            return None
+        if data.kernel.precomputed:
+            raise ValueError(
+                f"density={self.density!r} measures distances between rows, which a precomputed kernel does not give: "
+                "choose density=None, or give soft labels in the place of y"
+            )
+        density = KNNPosterior(self.n_neighbors) if self.density == "knn" else WindowPosterior(self.radius)
+        # It checks its parameter here, against all rows.
+        density.fit(data.X, data.class_index, data.weights)
+        return DensityLabels(density, data.X, data.class_index, data.weights, self.classes_.size)
+
+    def _held_out(self, data: TrainingRows) -> list[Array]:
+        """Return the rows of every fold."""
+        if not isinstance(self.cv, Integral) or isinstance(self.cv, bool):
+            return out_of_fold(data.class_index, self._folds_of_rows(), self.random_state)
+        # Copies of a row stay together: one would tell the other's machine what to say, and weight two is two copies.
+        rows = data.distinct
+        classes = data.class_index[rows.first]
+        if np.bincount(classes).max() < 2:
+            raise ValueError(
+                "every class has only one row, so none can be held out for the decoder to learn from: choose a "
+                'decoding that does not learn, such as "plain-softmax" or "argmax"'
+            )
+        number = fold_numbers(out_of_fold(classes, self.cv, self.random_state))[rows.inverse]
+        return [np.flatnonzero(number == fold) for fold in range(int(number.max()) + 1)]
+
+    def _decoder_rows(
+        self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder, *, weighted: bool
+    ) -> DecoderRows:
+        """Return what the decoder is fitted on: copies of a row in the same fold are one row of more weight.
+
+        So the decoder too takes weight two for a row twice. (Stacked classifiers need not take
+        weights, so they get none that nobody gave.)
+        """
+        if not weighted and isinstance(decoder, Stack):
+            return super()._decoder_rows(data, outputs, decoder, weighted=False)
+        numbers = fold_numbers(self._folds) if self._folds else np.zeros(data.weights.size, dtype=np.intp)
+        key = data.distinct.inverse * (int(numbers.max()) + 1) + numbers
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        weights = np.bincount(inverse, data.weights)
+        rows = DecoderRows(outputs, data.class_index, None).part(first, weights)
+        return rows if data.soft_labels is None else rows.divided(data.soft_labels[first])
+
+    def _warn_unless_converged(self) -> None:
+        """Say which machines are not solved to the tolerance, and what to do."""
+        statuses: list[Any] = list(self.bank_.status)
+        for status in sorted(set(statuses), key=lambda status: status.name):
+            if status.name != "CONVERGED":
+                stopped = statuses.count(status)
+                warnings.warn(
+                    f"{stopped} of {len(statuses)} machines {status.value} (tol={self.tol}, max_iter={self.max_iter})",
+                    ConvergenceWarning,
+                    stacklevel=6,
+                )

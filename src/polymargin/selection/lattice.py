@@ -1,0 +1,85 @@
+"""The search for gamma on a lattice of values, from coarse to fine, going on where the best lies on an edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin._progress import Count
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Parameters chosen for a pool of columns, and how good they are: the larger the score, the better."""
+
+    gamma: float
+    ridge: float
+    score: float
+
+
+#: The columns that share their parameters: for each group of rows, some of its columns (positions in the group).
+Pool = Sequence[tuple[int, Array]]
+
+#: gamma is searched on the lattice unit · 2^(k/2): on these points with a sample of the rows first, then with more
+#: rows at steps of two and of one from the best. A best point on an edge moves the range, within the limit, as long
+#: as a step gains more than the least gain: a kernel so wide that it is as good as linear gains nothing any more.
+COARSE, STEPS, LIMIT = range(-16, 9, 4), (2, 1), 32
+#: How many kernels are tried for a pool if the range does not move: all coarse ones, then three, then two more.
+KERNELS = len(COARSE) + 5
+
+
+def search(
+    attempt: Callable[[int, bool], Choice], *, least_gain: Callable[[float], float], count: Count
+) -> Choice:
+    """Return the best choice on the lattice.
+
+    Parameters
+    ----------
+    attempt : callable (point, sample) -> Choice
+        The best choice with gamma at a point of the lattice, judged by a sample of the rows or by all.
+    least_gain : callable float -> float
+        The gain, given the best score so far, below which it is not worth going on beyond the range.
+    count : Count
+        Is told to expect more where the range moves.
+    """
+    sampled: dict[int, Choice] = {}
+    best = climb(lambda point: attempt(point, True), sampled, COARSE, COARSE.step, least_gain, count)
+    exact: dict[int, Choice] = {}
+    for step in STEPS:
+        points = (best - step, best, best + step)
+        best = climb(lambda point: attempt(point, False), exact, points, step, least_gain, count)
+    return exact[best]
+
+
+def climb(
+    attempt: Callable[[int], Choice],
+    tried: dict[int, Choice],
+    points: Sequence[int],
+    step: int,
+    least_gain: Callable[[float], float],
+    count: Count,
+) -> int:
+    """Try the points, go on by steps while the best of all tried is on an edge, and return it."""
+    while True:
+        for point in points:
+            if point not in tried:
+                tried[point] = attempt(point)
+        best = max(tried, key=lambda point: tried[point].score)
+        inner = min((point for point in tried if point != best), key=lambda point: abs(point - best))
+        gain = tried[best].score - tried[inner].score
+        edge = best in (min(tried), max(tried))
+        if not edge or abs(best) >= LIMIT or gain < least_gain(tried[best].score):
+            return best
+        points = [point for point in (best - step, best + step) if point not in tried]
+        count.expect(len(points))
+
+
+def log_grid(low: float, high: float, per_decade: int = 3) -> Array:
+    """Return logarithms from low to high, evenly spaced."""
+    return np.linspace(low, high, 1 + per_decade * round((high - low) / np.log(10.0)))

@@ -1,0 +1,497 @@
+"""Selection by leave-one-out errors, exact and free of refits (Shim, Bae and Hwang 2008, §4).
+
+With A the centred Gram matrix (`polymargin.solvers.centring`) and P the inverse of A + ε without the bias direction, a
+machine's residual at row i is ε ãᵢ, ã = Pt, and its residual had it been trained without that row is ãᵢ/Pᵢᵢ. There
+are two criteria:
+
+- ``"loo"``, PRESS: the sum of the squared leave-one-out residuals over all dichotomies and their rows;
+- ``"gcv"``, generalised cross-validation: the squared residuals over the square of the mean 1 − leverage, eq. (4.5). In
+  one-vs-all coding the paper counts, of every row, the column of its own class only; so do we.
+
+The search is coarse first, on small samples of all groups of rows at once: one batch of eigendecompositions for each
+gamma serves every ridge ε = 1/C (`Samples`). Then a few steps down the exact gradient, which one Cholesky factor gives
+(`press`), on larger samples of the groups that matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+from polymargin._progress import Count
+from polymargin.kernels import Kernel
+from polymargin.selection.lattice import COARSE, Choice, Pool, climb, log_grid
+from polymargin.solvers.centring import Centring, centre
+
+Array = NDArray[Any]
+Criterion = Literal["loo", "gcv"]
+
+__all__ = ["Criterion", "Group", "Samples", "choose", "press"]
+
+#: The ridge is searched between these multiples of the mean eigenvalue, two values a decade; the range is extended, to
+#: the limits, where the best value lies on its edge. (Below, rounding decides where there are copies of rows.)
+RIDGE_RANGE, RIDGE_LIMITS, PER_DECADE = (1e-5, 1e3), (1e-7, 1e6), 2
+#: The coarse search samples between so many rows of every group, and about as many as make for so many operations.
+_SAMPLED_ROWS, _SAMPLED_OPERATIONS = (40, 200), 8e6
+#: Of pools with more groups than this, so many are searched.
+_GROUPS = 30
+#: So many of the best points and valleys found on the samples are compared on more rows, in so many operations.
+_BEST, _COMPARED_OPERATIONS = 3, 1e8
+#: A step beyond the range of gamma must lower the criterion by this share.
+_LEAST_GAIN = 1e-3
+#: Steps down the gradient of the logarithm of PRESS in (log gamma, log ε): how many at most, the longest, and the gain
+#: below which none is taken; the curvature in log gamma to begin with, and the least and largest in log ε.
+_STEPS, _LONGEST, _ENOUGH = 5, 2.0, 5e-4
+_CURVATURE, _CURVATURES = 0.1, (0.003, 1.0)
+#: They look at the groups that carry this share of the criterion, and at so many of their rows that a step takes this
+#: many operations (a group of m rows takes m³).
+_SHARE, _OPERATIONS = 0.95, 3e8
+
+
+#: The base matrix among some rows of a group, their weights, targets, and which residuals count (None: all).
+Part = tuple[Array, Array, Array, Array | None]
+
+
+class Group(Protocol):
+    """Rows that some columns of the codebook share."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+
+    @property
+    def rows(self) -> Array:
+        """The rows."""
+
+    def few(self, size: int) -> Part:
+        """Return a sample of about so many rows, all of them if there are no more."""
+
+
+class Samples:
+    """Small samples of the rows of several groups, and the criterion for any gamma and ridge.
+
+    The groups are one stack of matrices: those with fewer rows or columns are filled up with rows of no weight and
+    columns that do not count, which changes nothing.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    groups : sequence of Part
+        The sampled rows of every group: m of them, for L columns.
+    """
+
+    def __init__(self, kernel: Kernel, groups: Sequence[Part]):
+        self.kernel = kernel
+        p, m = len(groups), max(base.shape[0] for base, *_ in groups)
+        n_columns = max(targets.shape[1] for _, _, targets, _ in groups)
+        self._base = np.zeros((p, m, m))
+        self._weights = np.zeros((p, m))
+        self._counted = np.zeros((p, m, n_columns))
+        targets = np.zeros((p, m, n_columns))
+        for number, (base, weights, of_group, counted) in enumerate(groups):
+            size, width = of_group.shape
+            self._base[number, :size, :size] = base
+            self._weights[number, :size] = weights
+            targets[number, :size, :width] = of_group
+            self._counted[number, :size, :width] = 1.0 if counted is None else counted
+        self.totals = self._weights.sum(axis=1)
+        self._roots = np.sqrt(self._weights)
+        shares = self._weights / self.totals[:, np.newaxis]
+        means = np.einsum("pm,pml->pl", shares, targets)
+        self._targets = self._roots[:, :, np.newaxis] * (targets - means[:, np.newaxis])
+        self._direction = np.sqrt(shares)
+        self._counted *= self._weights[:, :, np.newaxis]
+        self._known: dict[float, _Spectra] = {}
+
+    def spectra(self, gamma: float) -> _Spectra:
+        """Return the decomposition of all groups for one gamma, computed once."""
+        if gamma not in self._known:
+            with np.errstate(over="ignore", invalid="ignore"):
+                K = self.kernel.apply(self._base, gamma)
+                K *= (self._weights > 0.0)[:, :, np.newaxis]  # what fills up has no kernel
+            if not np.isfinite(K).all():
+                raise ValueError(
+                    "the kernel matrix holds infinite or undefined values; scale the features, for example with "
+                    "StandardScaler"
+                )
+            row_means = np.einsum("pij,pj->pi", K, self._weights) / self.totals[:, np.newaxis]
+            grand_means = np.einsum("pi,pi->p", row_means, self._weights) / self.totals
+            K -= row_means[:, :, np.newaxis]
+            K -= (row_means - grand_means[:, np.newaxis])[:, np.newaxis, :]
+            K *= self._roots[:, :, np.newaxis]
+            K *= self._roots[:, np.newaxis, :]
+            lifts = np.einsum("pii->p", K) / np.maximum(self.totals - 1.0, 1.0)
+            lifts[~(lifts > 0.0)] = 1.0
+            K += (lifts[:, np.newaxis] * self._direction)[:, :, np.newaxis] * self._direction[:, np.newaxis]
+            eigenvalues, vectors = np.linalg.eigh(K)
+            loadings = np.swapaxes(vectors, 1, 2) @ self._targets
+            self._known[gamma] = _Spectra(
+                np.maximum(eigenvalues, 0.0), vectors, np.square(vectors), loadings, lifts
+            )
+        return self._known[gamma]
+
+    def costs(self, criterion: Criterion, gamma: float, ridges: Array) -> Array:
+        """Return the criterion, summed over rows, for several ridges, groups and columns, shape (R, p, L)."""
+        spectra = self.spectra(gamma)
+        p, m, n_columns = self._targets.shape
+        inverses = 1.0 / (spectra.eigenvalues[:, :, np.newaxis] + ridges)
+        loaded = inverses[:, :, :, np.newaxis] * spectra.loadings[:, :, np.newaxis, :]
+        solution = (spectra.vectors @ loaded.reshape(p, m, -1)).reshape(p, m, ridges.size, n_columns)
+        lifted = spectra.lifts[:, np.newaxis] + ridges
+        diagonal = spectra.squares @ inverses
+        diagonal -= np.square(self._direction)[:, :, np.newaxis] / lifted[:, np.newaxis, :]
+        # Residuals over √s and one minus leverages, of a row of weight s; where s > 1 one of s rows is left out.
+        residuals = ridges[:, np.newaxis] * solution
+        residuals /= np.where(self._roots > 0.0, self._roots, 1.0)[:, :, np.newaxis, np.newaxis]
+        rest = ridges * diagonal
+        if criterion == "loo":
+            copies = np.maximum(self._weights, 1.0)[:, :, np.newaxis]
+            residuals *= (copies / np.maximum(copies - 1.0 + rest, 1e-300))[:, :, :, np.newaxis]
+            return np.einsum("pml,pmrl->rpl", self._counted, np.square(residuals))
+        repeated = self.totals - (self._weights > 0.0).sum(axis=1)
+        rest_sum = np.einsum("pmr,pm->rp", rest, self._weights > 0.0) + repeated
+        squares = np.einsum("pml,pmrl->rpl", self._counted, np.square(residuals))
+        return squares / np.square(np.maximum(rest_sum / self.totals, 1e-150))[:, :, np.newaxis]
+
+    def best_ridge(
+        self, criterion: Criterion, gamma: float, mask: Array, ridge: float | None
+    ) -> tuple[float, float]:
+        """Return the ridge that minimises the criterion over the masked (p, L) columns, and the least value."""
+        weight = float((mask * self.totals[:, np.newaxis]).sum())
+
+        def total(log_ridges: Array) -> Array:
+            costs = self.costs(criterion, gamma, np.exp(log_ridges))
+            return np.einsum("rpl,pl->r", costs, mask) / weight
+
+        if ridge is not None:
+            return ridge, float(total(np.log([ridge]))[0])
+        scale = float(np.mean(self.spectra(gamma).lifts[mask.any(axis=1)]))
+        low, high = (float(np.log(factor * scale)) for factor in RIDGE_RANGE)
+        floor, ceiling = (float(np.log(factor * scale)) for factor in RIDGE_LIMITS)
+        step = np.log(10.0) / PER_DECADE
+        grid = log_grid(low, high, PER_DECADE)
+        costs = total(grid)
+        while np.argmin(costs) == 0 and grid[0] > floor + 0.5 * step:
+            more = grid[0] - step * np.array([4.0, 3.0, 2.0, 1.0])
+            grid, costs = np.concatenate([more, grid]), np.concatenate([total(more), costs])
+        while np.argmin(costs) == grid.size - 1 and grid[-1] < ceiling - 0.5 * step:
+            more = grid[-1] + step * np.array([1.0, 2.0, 3.0, 4.0])
+            grid, costs = np.concatenate([grid, more]), np.concatenate([costs, total(more)])
+        best = int(np.argmin(costs))
+        if not 0 < best < grid.size - 1:
+            return float(np.exp(grid[best])), float(costs[best])
+        below, middle, above = np.log(np.maximum(costs[best - 1 : best + 2], 1e-300))
+        bend = below - 2.0 * middle + above
+        shift = 0.5 * (below - above) / bend if bend > 0.0 else 0.0
+        return float(np.exp(grid[best] + shift * step)), float(costs[best])
+
+
+class _Spectra:
+    """The eigendecompositions of a stack of centred matrices."""
+
+    def __init__(
+        self, eigenvalues: Array, vectors: Array, squares: Array, loadings: Array, lifts: Array
+    ) -> None:
+        self.eigenvalues, self.vectors, self.squares = eigenvalues, vectors, squares
+        self.loadings, self.lifts = loadings, lifts
+
+
+def press(
+    kernel: Kernel,
+    base: Array,
+    weights: Array,
+    targets: Array,
+    gamma: float,
+    ridge: float,
+    *,
+    with_gamma: bool = True,
+) -> tuple[Array, Array]:
+    """Return the PRESS of every column, shape (L,), and its derivatives in log gamma and log ε, shape (L, 2).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    base : ndarray of shape (n, n)
+        Its base matrix.
+    weights : ndarray of shape (n,)
+        Row weights.
+    targets : ndarray of shape (n, L)
+        The targets.
+    gamma, ridge : float
+        Where.
+    with_gamma : bool
+        Whether the derivative in log gamma is wanted, which takes twice the rest; zero if not.
+    """
+    K = kernel.apply(base, gamma)
+    slope = kernel.slope(base, K, gamma) if with_gamma else None
+    centring, A = centre(K, weights)
+    if not RIDGE_LIMITS[0] * centring.lift <= ridge:
+        raise np.linalg.LinAlgError("the ridge is too small for this matrix")
+    centred, _ = centring.targets(targets)
+    P = _inverse(A, centring, ridge)
+    roots = centring.roots[:, np.newaxis]
+    copies = np.maximum(weights, 1.0)[:, np.newaxis]
+
+    solution = P @ centred
+    diagonal = np.diagonal(P)[:, np.newaxis]
+    rest = copies - 1.0 + ridge * diagonal
+    residuals = copies / roots * ridge * solution / rest
+    value = np.einsum("n,nl,nl->l", weights, residuals, residuals)
+
+    def derivative(solution_slope: Array, diagonal_slope: Array) -> Array:
+        """Return the slope of PRESS from those of ε ã and ε Pᵢᵢ."""
+        slopes = copies / roots * solution_slope / rest - residuals * diagonal_slope / rest
+        return 2.0 * np.einsum("n,nl,nl->l", weights, residuals, slopes)
+
+    squares = np.einsum("ij,ij->i", P, P)[:, np.newaxis]
+    slopes = np.zeros((value.size, 2))
+    slopes[:, 1] = derivative(
+        ridge * (solution - ridge * (P @ solution)), ridge * (diagonal - ridge * squares)
+    )
+    if slope is not None:
+        # P takes out the bias direction, so the slope of K need not be centred.
+        slope *= centring.roots[:, np.newaxis]
+        slope *= centring.roots[np.newaxis, :]
+        moved = P @ slope
+        slopes[:, 0] = derivative(
+            -ridge * (moved @ solution), -ridge * np.einsum("ij,ij->i", moved, P)[:, np.newaxis]
+        )
+    return value, slopes
+
+
+def _inverse(A: Array, centring: Centring, ridge: float) -> Array:
+    """Return the inverse of A + ε without the bias direction; A is overwritten."""
+    A[np.diag_indices_from(A)] += ridge
+    lower, info = lapack.dpotrf(A, lower=1, overwrite_a=1)
+    if info != 0:
+        raise np.linalg.LinAlgError("the ridge is too small for this matrix")
+    P, _ = lapack.dpotri(lower, lower=1, overwrite_c=1)
+    P = np.tril(P)
+    P += np.tril(P, -1).T
+    direction = centring.bias_direction
+    P -= direction[:, np.newaxis] * (direction / (centring.lift + ridge))
+    return P
+
+
+def choose(
+    groups: Sequence[Group],
+    pools: Sequence[Pool],
+    *,
+    criterion: Criterion,
+    gammas: Callable[[int], float] | float,
+    ridge: float | None,
+    starts: Sequence[Choice] | None = None,
+    polish: bool = True,
+    count: Count | None = None,
+) -> list[Choice]:
+    """Choose gamma and the ridge of least criterion, for every pool of columns.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        The groups of rows.
+    pools : list of pools
+        Each pool gets parameters of its own.
+    criterion : {"loo", "gcv"}
+        What is minimised.
+    gammas : float or callable int -> float
+        The fixed gamma, or the lattice of values to search.
+    ridge : float or None
+        The fixed ridge 1/C, or None to choose it.
+    starts : sequence of Choice, or None
+        What a coarse search found; None has it done here.
+    polish : bool
+        Whether to go on from there by the gradient. (There are no such steps for "gcv".)
+    count : Count or None
+        Counts the kernels tried.
+
+    Returns
+    -------
+    list of Choice
+        Their scores are minus the criterion, per unit of row weight and column.
+    """
+    count = Count(None, "") if count is None else count
+    pools = [_evenly(pool) for pool in pools]
+    used = np.unique([group for pool in pools for group, _ in pool])
+    pools = [[(int(np.searchsorted(used, group)), columns) for group, columns in pool] for pool in pools]
+    groups = [groups[group] for group in used]
+    size = int(np.clip((_SAMPLED_OPERATIONS / len(groups)) ** (1 / 3), *_SAMPLED_ROWS))
+    samples = Samples(groups[0].kernel, [group.few(size) for group in groups])
+    chosen = []
+    for number, pool in enumerate(pools):
+        found = (
+            _coarse(samples, pool, criterion, gammas, ridge, count) if starts is None else [starts[number]]
+        )
+        if criterion == "loo" and (callable(gammas) or ridge is None):
+            free = (callable(gammas), ridge is None)
+            if len(found) > 1:
+                parts = _telling(samples, groups, pool, found[0], _COMPARED_OPERATIONS)
+                found = [min(found, key=_Press(groups[0].kernel, parts, free, count).value)]
+            if polish:
+                parts = _telling(samples, groups, pool, found[0], _OPERATIONS)
+                exact = _Press(groups[0].kernel, parts, free, count)
+                found = [_polished(exact, found[0], _ridge_curvature(samples, pool, found[0]))]
+        chosen.append(found[0])
+    return chosen
+
+
+def _rounded(value: float) -> float:
+    """Return the value to eight digits: what is as good but for rounding is a tie, which the order decides."""
+    return float(f"{value:.8g}")
+
+
+def _evenly(pool: Pool) -> Pool:
+    """Return some of the pool's groups, evenly spaced, if there are many."""
+    if len(pool) <= _GROUPS:
+        return pool
+    return [pool[number] for number in np.linspace(0, len(pool) - 1, _GROUPS).round().astype(int)]
+
+
+def _coarse(
+    samples: Samples,
+    pool: Pool,
+    criterion: Criterion,
+    gammas: Callable[[int], float] | float,
+    ridge: float | None,
+    count: Count,
+) -> list[Choice]:
+    """Return the best choices on the samples, the very best first."""
+    mask = np.zeros((samples.totals.size, samples._targets.shape[2]))
+    for group, columns in pool:
+        mask[group, columns] = 1.0
+
+    def attempt(gamma: float) -> Choice:
+        epsilon, cost = samples.best_ridge(criterion, gamma, mask, ridge)
+        count.advance(1.0)
+        return Choice(gamma, epsilon, -_rounded(cost))
+
+    if not callable(gammas):
+        count.expect(1)
+        return [attempt(gammas)]
+    lattice = gammas
+    count.expect(len(COARSE) + 2)
+    tried: dict[int, Choice] = {}
+    best = climb(
+        lambda point: attempt(lattice(point)),
+        tried,
+        COARSE,
+        COARSE.step,
+        lambda score: _LEAST_GAIN * abs(score),
+        count,
+    )
+    for point in (best - 2, best + 2):
+        tried[point] = attempt(lattice(point))
+    # The valleys: points that are better than their neighbours.
+    points = sorted(tried)
+    scores = [-np.inf, *(tried[point].score for point in points), -np.inf]
+    valleys = [
+        tried[point]
+        for number, point in enumerate(points, 1)
+        if scores[number] >= max(scores[number - 1], scores[number + 1])
+    ]
+    found = dict.fromkeys(sorted(tried.values(), key=lambda choice: -choice.score)[:_BEST])
+    found.update(dict.fromkeys(sorted(valleys, key=lambda choice: -choice.score)[:_BEST]))
+    return list(found)
+
+
+def _ridge_curvature(samples: Samples, pool: Pool, choice: Choice) -> float:
+    """Return the curvature of log PRESS in log ε on the samples, within reason."""
+    ridges = choice.ridge * np.array([1.0 / 3.0, 1.0, 3.0])
+    costs = samples.costs("loo", choice.gamma, ridges)
+    below, middle, above = np.log([sum(of_ridge[g, c].sum() for g, c in pool) for of_ridge in costs])
+    return float(np.clip((below - 2.0 * middle + above) / np.log(3.0) ** 2, *_CURVATURES))
+
+
+def _telling(
+    samples: Samples, groups: Sequence[Group], pool: Pool, choice: Choice, operations: float
+) -> list[tuple[Part, Array]]:
+    """Return the groups with the largest errors: rows of them, as many as are affordable, and the pool's columns."""
+    costs = samples.costs("loo", choice.gamma, np.array([choice.ridge]))[0] / samples.totals[:, np.newaxis]
+    sizes = np.array([groups[group].rows.size for group, _ in pool])
+    errors = sizes * np.array([costs[group, columns].sum() for group, columns in pool])
+    order = np.argsort(-errors, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(errors[order]), _SHARE * errors.sum())) + 1
+    telling = np.sort(order[:enough])
+    affordable = int((operations / telling.size) ** (1 / 3))
+    return [(groups[pool[number][0]].few(affordable), pool[number][1]) for number in telling]
+
+
+class _Press:
+    """PRESS on some rows of some groups, as a function of the two parameters."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        parts: Sequence[tuple[Part, Array]],
+        free: tuple[bool, bool],
+        count: Count,
+    ):
+        self.kernel, self.parts, self.count = kernel, parts, count
+        self.free = np.array(free)
+
+    def value(self, choice: Choice) -> float:
+        """Return the logarithm of PRESS, per unit of row weight and column; infinite where there is none."""
+        try:
+            return _rounded(self.evaluate(np.log([choice.gamma, choice.ridge]), with_gamma=False)[0])
+        except np.linalg.LinAlgError:
+            return np.inf
+
+    def evaluate(self, point: Array, *, with_gamma: bool | None = None) -> tuple[float, Array]:
+        """Return the same at (log gamma, log ε), and its slopes."""
+        self.count.expect(1)
+        gamma, ridge = (float(value) for value in np.exp(point))
+        value, slopes, weight = 0.0, np.zeros(2), 0.0
+        for (base, weights, targets, _), columns in self.parts:
+            of_columns, of_slopes = press(
+                self.kernel,
+                base,
+                weights,
+                targets[:, columns],
+                gamma,
+                ridge,
+                with_gamma=bool(self.free[0]) if with_gamma is None else with_gamma,
+            )
+            value += float(of_columns.sum())
+            slopes += of_slopes.sum(axis=0)
+            weight += float(weights.sum()) * columns.size
+        self.count.advance(1.0)
+        value = max(value, 1e-300)
+        return float(np.log(value / weight)), np.where(self.free, slopes / value, 0.0)
+
+
+def _polished(exact: _Press, start: Choice, ridge_curvature: float) -> Choice:
+    """Return the choice after some quasi-Newton steps down the exact gradient of log PRESS."""
+    point = np.log([start.gamma, start.ridge])
+    try:
+        value, slope = exact.evaluate(point)
+    except np.linalg.LinAlgError:  # a matrix of so low a rank is best left to the samples
+        return start
+    curvature = np.diag([_CURVATURE, ridge_curvature])
+    for _ in range(_STEPS):
+        step = np.where(exact.free, -np.linalg.solve(curvature, slope), 0.0)
+        step *= min(1.0, _LONGEST / max(float(np.abs(step).max()), 1e-300))
+        if -(slope @ step + 0.5 * step @ curvature @ step) < _ENOUGH:
+            break
+        try:
+            new_value, new_slope = exact.evaluate(point + step)
+        except np.linalg.LinAlgError:
+            curvature = curvature * 4.0
+            continue
+        change = new_slope - slope
+        if change @ step > 1e-6 * (step @ step):
+            bent = curvature @ step
+            curvature = (
+                curvature + np.outer(change, change) / (change @ step) - np.outer(bent, bent) / (step @ bent)
+            )
+        elif new_value >= value:
+            curvature = curvature * 4.0
+        if new_value < value:
+            point, value, slope = point + step, new_value, new_slope
+    gamma, ridge = (float(value) for value in np.exp(point))
+    return Choice(gamma, ridge, -float(np.exp(value)))
