@@ -19,6 +19,7 @@ from polymargin.codebooks import Codebook, join, resolve_codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
 from polymargin.kernels import resolve_kernel
 from polymargin.machines import TrainingRows, fit_lssvm_bank
+from polymargin.machines.lssvm import Selection
 from polymargin.metrics import accuracy, brier_score, log_loss
 from polymargin.outputs import Outputs
 
@@ -60,10 +61,17 @@ class Machines(Protocol):
 
 
 def least_squares(
-    rows: TrainingRows, codebook: Codebook, *, pools: Sequence[Array] | None, variances: bool
+    rows: TrainingRows,
+    codebook: Codebook,
+    *,
+    pools: Sequence[Array] | None,
+    variances: bool,
+    selection: Selection = "evidence",
 ) -> Bank:
-    """Train least-squares machines, with C and gamma inferred by the evidence."""
-    return fit_lssvm_bank(rows, codebook, C=None, gamma=None, pools=pools, keep_factors=variances)
+    """Train least-squares machines, with C and gamma inferred by the evidence, or selected otherwise."""
+    return fit_lssvm_bank(
+        rows, codebook, C=None, gamma=None, selection=selection, pools=pools, keep_factors=variances
+    )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,8 +23,8 @@ __all__ = ["command"]
 
 _USAGE = 2
 _CODINGS = ["one-vs-one", "one-vs-all", "minimal", "ecoc"]
-_DECODINGS = ["bayes", "hamming", "loss"]
-_DECODINGS_WITHOUT_VARIANCES = ["hamming", "loss"]
+_DECODINGS = ["coupled-softmax", "softmax", "coupling", "bayes", "hamming", "loss"]
+_DECODINGS_WITHOUT_VARIANCES = [name for name in _DECODINGS if name != "bayes"]
 _KERNELS = ("rbf", "laplacian", "poly", "linear")
 _MACHINES = ("ls-svm", "svm")
 
@@ -41,7 +42,8 @@ def command(
     ] = None,
     kernel: Annotated[str, typer.Option("--kernel", "-k", help="rbf, laplacian, poly or linear.")] = "rbf",
     machine: Annotated[
-        str, typer.Option("--machine", "-m", help="ls-svm (evidence) or svm (cross-validation).")
+        str,
+        typer.Option("--machine", "-m", help="ls-svm (tuned by leave-one-out) or svm (by cross-validation)."),
     ] = "ls-svm",
     repeats: Annotated[int, typer.Option("--repeats", "-r", min=1, help="Random stratified splits.")] = 10,
     test_size: Annotated[
@@ -57,8 +59,8 @@ def command(
 
     Numeric columns are standardised, missing values filled with the mean, nominal columns one-hot encoded, all
     learned from the training rows of each split. The machines choose C and the kernel width by themselves:
-    least-squares SVMs by the evidence, SVMs by cross-validation. Mean and standard deviation over the splits are
-    printed, the best log-loss first.
+    least-squares SVMs by leave-one-out errors, SVMs by cross-validation. Mean and standard deviation over the splits
+    are printed, the best log-loss first.
 
     Example: [bold]polymargin compare wine[/bold], [bold]polymargin compare my.csv --target species[/bold]
     """
@@ -161,7 +163,9 @@ def _scores(
                 codings=codings,
                 decodings={decoding: own_loss if decoding == "loss" else decoding for decoding in decodings},
                 kernel=kernel,
-                machines=least_squares if machine == "ls-svm" else Hinge(random_state=seed + number),
+                machines=partial(least_squares, selection="loo")
+                if machine == "ls-svm"
+                else Hinge(random_state=seed + number),
                 random_state=seed + number,
             )
             bar.update(task, advance=1)

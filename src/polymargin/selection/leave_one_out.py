@@ -32,11 +32,14 @@ Criterion = Literal["loo", "gcv"]
 
 __all__ = ["Criterion", "Group", "Samples", "choose", "press"]
 
-#: The ridge is searched between these multiples of the mean eigenvalue, two values a decade; the range is extended, to
-#: the limits, where the best value lies on its edge. (Below, rounding decides where there are copies of rows.)
-RIDGE_RANGE, RIDGE_LIMITS, PER_DECADE = (1e-5, 1e3), (1e-7, 1e6), 2
+#: The ridge is searched between these multiples of the mean eigenvalue, so many values a decade.
+RIDGE_LIMITS, PER_DECADE = (1e-9, 1e4), 2
+#: The least ridge is also this times the square of the number of rows: below, rounding decides.
+_ROUNDING = 1e-14
 #: The coarse search samples between so many rows of every group, and about as many as make for so many operations.
 _SAMPLED_ROWS, _SAMPLED_OPERATIONS = (40, 200), 8e6
+#: There are no further steps for "gcv", so it looks at more rows at once.
+_GCV_ROWS = (40, 700)
 #: Of pools with more groups than this, so many are searched.
 _GROUPS = 30
 #: So many of the best points and valleys found on the samples are compared on more rows, in so many operations.
@@ -83,10 +86,12 @@ class Samples:
         The kernel.
     groups : sequence of Part
         The sampled rows of every group: m of them, for L columns.
+    least_ridge : float
+        The least ridge to consider, in multiples of the mean eigenvalue.
     """
 
-    def __init__(self, kernel: Kernel, groups: Sequence[Part]):
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, groups: Sequence[Part], least_ridge: float = RIDGE_LIMITS[0]):
+        self.kernel, self.least_ridge = kernel, least_ridge
         p, m = len(groups), max(base.shape[0] for base, *_ in groups)
         n_columns = max(targets.shape[1] for _, _, targets, _ in groups)
         self._base = np.zeros((p, m, m))
@@ -171,17 +176,10 @@ class Samples:
         if ridge is not None:
             return ridge, float(total(np.log([ridge]))[0])
         scale = float(np.mean(self.spectra(gamma).lifts[mask.any(axis=1)]))
-        low, high = (float(np.log(factor * scale)) for factor in RIDGE_RANGE)
-        floor, ceiling = (float(np.log(factor * scale)) for factor in RIDGE_LIMITS)
-        step = np.log(10.0) / PER_DECADE
+        low, high = (float(np.log(f * scale)) for f in (self.least_ridge, RIDGE_LIMITS[1]))
         grid = log_grid(low, high, PER_DECADE)
+        step = grid[1] - grid[0]
         costs = total(grid)
-        while np.argmin(costs) == 0 and grid[0] > floor + 0.5 * step:
-            more = grid[0] - step * np.array([4.0, 3.0, 2.0, 1.0])
-            grid, costs = np.concatenate([more, grid]), np.concatenate([total(more), costs])
-        while np.argmin(costs) == grid.size - 1 and grid[-1] < ceiling - 0.5 * step:
-            more = grid[-1] + step * np.array([1.0, 2.0, 3.0, 4.0])
-            grid, costs = np.concatenate([grid, more]), np.concatenate([costs, total(more)])
         best = int(np.argmin(costs))
         if not 0 < best < grid.size - 1:
             return float(np.exp(grid[best])), float(costs[best])
@@ -210,6 +208,7 @@ def press(
     ridge: float,
     *,
     with_gamma: bool = True,
+    least_ridge: float = 0.0,
 ) -> tuple[Array, Array]:
     """Return the PRESS of every column, shape (L,), and its derivatives in log gamma and log ε, shape (L, 2).
 
@@ -227,11 +226,13 @@ def press(
         Where.
     with_gamma : bool
         Whether the derivative in log gamma is wanted, which takes twice the rest; zero if not.
+    least_ridge : float
+        A ridge below this multiple of the mean eigenvalue is refused, with LinAlgError.
     """
     K = kernel.apply(base, gamma)
     slope = kernel.slope(base, K, gamma) if with_gamma else None
     centring, A = centre(K, weights)
-    if not RIDGE_LIMITS[0] * centring.lift <= ridge:
+    if ridge < 0.5 * least_ridge * centring.lift:
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
     centred, _ = centring.targets(targets)
     P = _inverse(A, centring, ridge)
@@ -321,8 +322,12 @@ def choose(
     used = np.unique([group for pool in pools for group, _ in pool])
     pools = [[(int(np.searchsorted(used, group)), columns) for group, columns in pool] for pool in pools]
     groups = [groups[group] for group in used]
-    size = int(np.clip((_SAMPLED_OPERATIONS / len(groups)) ** (1 / 3), *_SAMPLED_ROWS))
-    samples = Samples(groups[0].kernel, [group.few(size) for group in groups])
+    operations, rows = (
+        (_SAMPLED_OPERATIONS, _SAMPLED_ROWS) if criterion == "loo" else (_OPERATIONS, _GCV_ROWS)
+    )
+    size = int(np.clip((operations / len(groups)) ** (1 / 3), *rows))
+    least = max(RIDGE_LIMITS[0], _ROUNDING * float(max(group.rows.size for group in groups)) ** 2)
+    samples = Samples(groups[0].kernel, [group.few(size) for group in groups], least)
     chosen = []
     for number, pool in enumerate(pools):
         found = (
@@ -332,10 +337,10 @@ def choose(
             free = (callable(gammas), ridge is None)
             if len(found) > 1:
                 parts = _telling(samples, groups, pool, found[0], _COMPARED_OPERATIONS)
-                found = [min(found, key=_Press(groups[0].kernel, parts, free, count).value)]
+                found = [min(found, key=_Press(groups[0].kernel, parts, free, least, count).value)]
             if polish:
                 parts = _telling(samples, groups, pool, found[0], _OPERATIONS)
-                exact = _Press(groups[0].kernel, parts, free, count)
+                exact = _Press(groups[0].kernel, parts, free, least, count)
                 found = [_polished(exact, found[0], _ridge_curvature(samples, pool, found[0]))]
         chosen.append(found[0])
     return chosen
@@ -430,9 +435,10 @@ class _Press:
         kernel: Kernel,
         parts: Sequence[tuple[Part, Array]],
         free: tuple[bool, bool],
+        least_ridge: float,
         count: Count,
     ):
-        self.kernel, self.parts, self.count = kernel, parts, count
+        self.kernel, self.parts, self.least_ridge, self.count = kernel, parts, least_ridge, count
         self.free = np.array(free)
 
     def value(self, choice: Choice) -> float:
@@ -456,6 +462,7 @@ class _Press:
                 gamma,
                 ridge,
                 with_gamma=bool(self.free[0]) if with_gamma is None else with_gamma,
+                least_ridge=self.least_ridge,
             )
             value += float(of_columns.sum())
             slopes += of_slopes.sum(axis=0)
