@@ -145,7 +145,7 @@ def test_press_leaves_what_it_is_given_and_refuses_what_rounding_would_decide():
     press(kernel, base, np.ones(24), TARGETS, 0.3, 0.1)
     assert_array_equal(base, before)
     with pytest.raises(np.linalg.LinAlgError, match="too small"):
-        press(kernel, base, np.ones(24), TARGETS, 0.3, 1e-12)
+        press(kernel, base, np.ones(24), TARGETS, 0.3, 1e-12, least_ridge=1e-9)
 
 
 # Stacks of samples -----------------------------------------------------------------------------------------
@@ -227,38 +227,38 @@ def test_a_kernel_matrix_that_overflows_is_refused():
 # The ridge of one gamma ------------------------------------------------------------------------------------
 
 
-def test_the_range_of_the_ridge_is_extended_both_ways():
+def test_the_ridge_goes_as_far_as_its_limits():
     random = np.random.default_rng(0)
     rows = random.normal(size=(60, 2))
     exact = rows @ np.array([[1.0], [-2.0]])
     noise = random.normal(size=(60, 1))
     noise -= rows @ np.linalg.lstsq(rows, noise, rcond=None)[0]
-    low, high = leave_one_out.RIDGE_RANGE
-    found = {}
-    for name, targets in (("exact", exact), ("noise", noise)):
-        samples = Samples(Linear(), [(Linear().base(rows), np.ones(60), targets, None)])
+    least, largest = leave_one_out.RIDGE_LIMITS
+    for targets, least_ridge, expected in (
+        (exact, least, least),
+        (exact, 3e-7, 3e-7),
+        (noise, least, largest),
+    ):
+        samples = Samples(Linear(), [(Linear().base(rows), np.ones(60), targets, None)], least_ridge)
         scale = float(samples.spectra(1.0).lifts[0])
         ridge, cost = samples.best_ridge("loo", 1.0, np.ones((1, 1)), None)
-        grid = scale * np.geomspace(*leave_one_out.RIDGE_LIMITS, 200)
-        least = samples.costs("loo", 1.0, grid)[:, 0, 0].min() / 60
-        # The cost that is returned is that of the nearest point of the lattice.
-        assert cost <= least * 1.02 + 1e-12
-        assert leave_one_out.RIDGE_LIMITS[0] / 2 <= ridge / scale <= 2 * leave_one_out.RIDGE_LIMITS[1]
-        found[name] = ridge / scale
-    assert found["exact"] < 0.1 * low
-    assert found["noise"] > 10 * high
+        grid = scale * np.geomspace(least_ridge, largest, 200)
+        assert_allclose(ridge / scale, expected, rtol=1e-6)
+        assert_allclose(cost, samples.costs("loo", 1.0, grid)[:, 0, 0].min() / 60, rtol=1e-6, atol=1e-13)
 
 
 def test_a_ridge_inside_the_range_is_the_minimum():
-    samples = Samples(RBF(), [(RBF().base(X), np.ones(24), TARGETS, None)])
+    targets = 3.0 * np.eye(3)[Y] + TARGETS
+    samples = Samples(RBF(), [(RBF().base(X), np.ones(24), targets, None)])
     mask = np.array([[1.0, 0.0, 1.0]])
     for criterion in ("loo", "gcv"):
         ridge, cost = samples.best_ridge(criterion, 0.1, mask, None)
         grid = np.geomspace(1e-5, 1e4, 500)
+        assert 1e-4 < ridge < 1e3
         values = (samples.costs(criterion, 0.1, grid)[:, 0] @ mask[0]) / 48
         assert_allclose(np.log(ridge), np.log(grid[values.argmin()]), atol=0.25)
         reached = samples.costs(criterion, 0.1, np.array([ridge]))[0, 0] @ mask[0] / 48
-        assert values.min() * (1 - 1e-9) <= reached <= cost * (1 + 1e-9)
+        assert reached <= min(1.002 * values.min(), cost * (1 + 1e-9))
         fixed, of_fixed = samples.best_ridge(criterion, 0.1, mask, 0.37)
         assert fixed == 0.37
         assert_allclose(of_fixed, samples.costs(criterion, 0.1, np.array([0.37]))[0, 0] @ mask[0] / 48)
@@ -378,7 +378,7 @@ def parameters(rows, y, weights, **more):
 
 
 @pytest.mark.parametrize("selection", ["loo", "gcv"])
-@pytest.mark.parametrize("n", [60, 700])
+@pytest.mark.parametrize("n", [60, 400])
 def test_the_order_of_the_rows_does_not_matter(selection, n):
     rows, y = blobs(n=n, K=3, seed=5, shift=1.0)
     weights = np.random.default_rng(0).uniform(0.5, 3.0, n)
@@ -389,11 +389,25 @@ def test_the_order_of_the_rows_does_not_matter(selection, n):
 
 
 @pytest.mark.parametrize("selection", ["loo", "gcv"])
-@pytest.mark.parametrize("n", [60, 700])
+@pytest.mark.parametrize("n", [60, 140])
 def test_a_weight_is_as_many_copies(selection, n):
     rows, y = blobs(n=n, K=3, seed=6, shift=1.0)
     weights = np.random.default_rng(2).integers(1, 4, n)
     copies = np.random.default_rng(3).permutation(np.repeat(np.arange(n), weights))
     expected = parameters(rows, y, weights.astype(float), selection=selection)
     found = parameters(rows[copies], y[copies], np.ones(copies.size), selection=selection)
+    assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the groups that matter (_telling) and the least ridge go by the number of rows, not by their weight",
+)
+@pytest.mark.parametrize("seed", [0, 2, 4])
+def test_a_heavy_class_is_as_many_copies(seed):
+    rows, y = blobs(n=80, K=4, seed=seed, shift=1.5)
+    weights = np.where(y == seed % 4, 12, 1)
+    copies = np.repeat(np.arange(80), weights)
+    expected = parameters(rows, y, weights.astype(float), selection="loo")
+    found = parameters(rows[copies], y[copies], np.ones(copies.size), selection="loo")
     assert_allclose(found, expected, atol=1e-5)

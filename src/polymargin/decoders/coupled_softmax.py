@@ -10,14 +10,20 @@ from polymargin.decoders._softmax_fit import SoftmaxFit, fit_softmax, smooth_tar
 from polymargin.decoders.coupling import Coupling
 from polymargin.outputs import Outputs
 
+#: With more machines than this, their squares are left out.
+_SQUARED = 60
+
 
 class CoupledSoftmax(ProbabilisticDecoder):
     """Class probabilities from a first guess and all outputs together: the default of `LSSVMClassifier`.
 
-    The logits are s·W + z E + b. W is what the classes get from the codebook alone: the log-probabilities of pairwise
-    coupling (`Coupling`), in one-vs-all coding the outputs themselves, with one machine plus and minus its output.
-    E may let any output speak for or against any class, but costs ½ ridge ‖E‖², and so does b; the scale s is free.
-    With few rows this is coupling with a temperature, with many it is the softmax of `Softmax`.
+    The logits are s·W + [z, z²] E + b. W is what the classes get from the codebook alone: the log-probabilities of
+    pairwise coupling (`Coupling`), in one-vs-all coding the outputs themselves, with one machine plus and minus its
+    output.
+    E may let any output, and its square, speak for or against any class, but costs ½ ridge ‖E‖², and so does b; the
+    scale s is free. With few rows this is coupling with a temperature, with many it is a softmax of curves: a
+    least-squares machine estimates a probability, not its logit, and the squares can bend it. (They are left out where
+    there are more than 60 machines, and grow no larger than among the training rows.)
 
     Parameters
     ----------
@@ -35,9 +41,12 @@ class CoupledSoftmax(ProbabilisticDecoder):
     coupling_ : Coupling or None
         The first guess, where it is a coupling.
     fit_ : SoftmaxFit
-        E (``coef``, for outputs over ``spread_``), b (``intercept``), s (``scale``), and how the fit ended.
+        E (``coef``, for outputs over ``spread_``, then for their squares), b (``intercept``), s (``scale``), and how
+        the fit ended.
     spread_ : float
         The root mean square of the outputs, all taken together.
+    largest_squares_ : ndarray of shape (L,) or None
+        The largest squares among the training rows; None if there are no squares.
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
 
@@ -87,8 +96,11 @@ class CoupledSoftmax(ProbabilisticDecoder):
             self.coupling_ = Coupling().fit(codebook, outputs, class_index, sample_weight=sample_weight)
         share = self.smoothing / (self.smoothing + weights.sum())
         ridge = max(n_classes, codebook.n_columns) / 2 if self.ridge is None else float(self.ridge)
+        self.largest_squares_: Array | None = None
+        if codebook.n_columns <= _SQUARED:
+            self.largest_squares_ = np.square(outputs.margins / self.spread_).max(axis=0)
         self.fit_: SoftmaxFit = fit_softmax(
-            outputs.margins / self.spread_,
+            self._features(outputs),
             smooth_targets(class_index, n_classes, share * (n_classes - 1) / n_classes),
             sample_weight=weights,
             ridge=ridge,
@@ -100,8 +112,15 @@ class CoupledSoftmax(ProbabilisticDecoder):
 
     def log_proba(self, outputs: Outputs) -> Array:
         """Return the logarithms of the class probabilities, shape (n, K)."""
-        log_p = self.fit_.log_proba(outputs.margins / self.spread_, self._anchor(outputs))
+        log_p = self.fit_.log_proba(self._features(outputs), self._anchor(outputs))
         return reweighted(log_p, self.prior_shift_)
+
+    def _features(self, outputs: Outputs) -> Array:
+        """Return what E reads, shape (n, L) or (n, 2L)."""
+        scaled = outputs.margins / self.spread_
+        if self.largest_squares_ is None:
+            return scaled
+        return np.hstack([scaled, np.minimum(np.square(scaled), self.largest_squares_)])
 
     def _anchor(self, outputs: Outputs) -> Array:
         """Return W, the logits of the first guess, shape (n, K)."""

@@ -1,0 +1,369 @@
+"""Coupled softmax: its objective solved slowly, its limits, its invariances, and hard cases."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import logsumexp
+from sklearn.base import clone
+
+import naive
+from conftest import blobs
+from polymargin import Codebook, LSSVMClassifier
+from polymargin.codebooks import ecoc, minimal, one_vs_all, one_vs_one
+from polymargin.decoders import Bayes, CoupledSoftmax, Coupling
+from polymargin.decoders._cross_fit import cross_fitted
+from polymargin.outputs import Outputs
+
+BOOKS = {
+    "one-vs-one": one_vs_one(3),
+    "one-vs-all": one_vs_all(3),
+    "minimal": minimal(3),
+    "two classes": one_vs_one(2),
+    "two of two": one_vs_all(2),
+}
+every_book = pytest.mark.parametrize("name", BOOKS)
+
+
+def classes_of(n, n_classes, seed=0):
+    random = np.random.default_rng(seed)
+    return np.r_[np.arange(n_classes), random.integers(0, n_classes, n - n_classes)]
+
+
+def outputs_of(book, index, seed=0, noise=0.8):
+    """Outputs that point the right way more often than not; machines speak of classes they do not know too."""
+    random = np.random.default_rng(seed)
+    margins = 0.6 * book.matrix[index] + noise * random.normal(size=(index.size, book.n_columns))
+    return Outputs(margins * np.exp(0.3 * random.normal(size=book.n_columns)), "leave_one_out")
+
+
+def anchor_by_hand(book, outputs, index, weights, spread):
+    """The first guess: the margins themselves, or Platt's sigmoids coupled pair by pair."""
+    z, M, K = outputs.margins, book.matrix, book.n_classes
+    if book.n_columns == 1:
+        return np.column_stack([M[k, 0] * z[:, 0] for k in range(K)]) / spread
+    if book.is_one_vs_all:
+        owner = [int(np.flatnonzero(M[k] == 1)[0]) for k in range(K)]
+        return z[:, owner] / spread
+    r = np.empty_like(z)
+    for column in range(book.n_columns):
+        sides = M[index, column]
+        used = sides != 0
+        A, B = naive.platt_sigmoid(z[used, column], sides[used] > 0, weights[used])
+        r[:, column] = 1 / (1 + np.exp(A * z[:, column] + B))
+    p = []
+    for row in r:
+        R = np.full((K, K), 0.5)
+        for column in range(book.n_columns):
+            plus, minus = int(M[:, column].argmax()), int(M[:, column].argmin())
+            R[plus, minus], R[minus, plus] = row[column], 1 - row[column]
+        p.append(naive.couple_pairs(R, "wlw2"))
+    return np.log(p)
+
+
+def spread_by_hand(book, z, weights):
+    """The root mean square of all margins; those of one-vs-all about their mean."""
+    every = [(w, value) for w, row in zip(weights, z, strict=True) for value in row]
+    total = sum(w for w, _ in every)
+    mean = sum(w * value for w, value in every) / total if book.is_one_vs_all else 0.0
+    return (sum(w * (value - mean) ** 2 for w, value in every) / total) ** 0.5
+
+
+def targets_by_hand(index, K, weights, smoothing=0.3):
+    """So many rows' worth of labels is spread evenly over all classes."""
+    share = smoothing / (smoothing + weights.sum())
+    return (1 - share) * np.eye(K)[index] + share / K
+
+
+def proba(decoder, outputs):
+    return np.exp(decoder.log_proba(outputs))
+
+
+# What it minimises -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ridge", [None, 0.4])
+@pytest.mark.parametrize("name", ["one-vs-one", "one-vs-all", "two classes", "two of two"])
+def test_it_minimises_the_stated_objective(name, ridge):
+    book = BOOKS[name]
+    K, L = book.n_classes, book.n_columns
+    index = classes_of(30, K)
+    outputs = outputs_of(book, index)
+    weights = np.random.default_rng(1).uniform(0.3, 2.5, index.size)
+    decoder = CoupledSoftmax(ridge=ridge).fit(book, outputs, index, sample_weight=weights)
+
+    spread = spread_by_hand(book, outputs.margins, weights)
+    assert_allclose(decoder.spread_, spread)
+    W = anchor_by_hand(book, outputs, index, weights, spread)
+    T = targets_by_hand(index, K, weights)
+    strength = max(K, L) / 2 if ridge is None else ridge
+    X = outputs.margins / spread
+
+    def objective(parameters):
+        return naive.softmax_objective(parameters, X, T, weights, strength, strength, W)
+
+    start = np.zeros(L * K + K + 1)
+    start[-1] = 1.0
+    found = minimize(objective, start, method="BFGS", options={"gtol": 1e-5})
+    assert_allclose(decoder.fit_.objective, found.fun, rtol=1e-6)
+    logits = X @ found.x[: L * K].reshape(L, K) + found.x[L * K : -1] + found.x[-1] * W
+    expected = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+    assert_allclose(proba(decoder, outputs), expected, atol=3e-4)
+    # From the library's own solution the slow objective goes down no further.
+    own = np.concatenate([decoder.fit_.coef.ravel(), decoder.fit_.intercept, [decoder.fit_.scale]])
+    assert_allclose(objective(own), found.fun, rtol=1e-6)
+    for step in 1e-3 * np.random.default_rng(2).normal(size=(20, own.size)):
+        assert objective(own + step) > objective(own) - 1e-9
+
+
+@every_book
+def test_the_fit_has_a_certificate_and_probabilities_sum_to_one(name):
+    book = BOOKS[name]
+    index = classes_of(80, book.n_classes)
+    outputs = outputs_of(book, index)
+    decoder = CoupledSoftmax().fit(book, outputs, index)
+    assert decoder.fit_.converged
+    assert decoder.fit_.gradient_norm <= 1e-10
+    new = Outputs(5.0 * np.random.default_rng(3).normal(size=(200, book.n_columns)), "new")
+    for rows in (outputs, new, Outputs(1e6 * new.margins, "new")):
+        p = proba(decoder, rows)
+        assert p.shape == (len(rows.margins), book.n_classes)
+        assert np.isfinite(decoder.log_proba(rows)).all()
+        assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    assert (proba(decoder, outputs).argmax(axis=1) == index).mean() > 0.55
+
+
+def test_a_huge_ridge_leaves_coupling_with_a_temperature():
+    book = one_vs_one(3)
+    index = classes_of(80, 3)
+    outputs = outputs_of(book, index)
+    decoder = CoupledSoftmax(ridge=1e10).fit(book, outputs, index)
+    W = Coupling().fit(book, outputs, index).log_proba(outputs)
+    T = targets_by_hand(index, 3, np.ones(80))
+
+    def loss(scale):
+        return -np.sum(T * (scale * W - logsumexp(scale * W, axis=1, keepdims=True)))
+
+    scale = minimize_scalar(loss, bounds=(0.01, 10.0), method="bounded", options={"xatol": 1e-9}).x
+    assert_allclose(decoder.fit_.scale, scale, rtol=1e-5)
+    assert abs(scale - 1.0) > 0.01
+    expected = np.exp(scale * W) / np.exp(scale * W).sum(axis=1, keepdims=True)
+    assert_allclose(proba(decoder, outputs), expected, atol=1e-6)
+
+
+def test_a_small_ridge_departs_from_coupling_where_the_outputs_say_so():
+    # The machine of classes 0 and 1 tells class 2, which it has never seen; coupling cannot know.
+    book = one_vs_one(3)
+    index = classes_of(200, 3)
+    random = np.random.default_rng(0)
+    margins = 0.3 * random.normal(size=(200, 3))
+    margins[:, 0] += np.where(index == 2, 3.0, np.where(index == 1, 0.2, -0.2))
+    outputs = Outputs(margins, "leave_one_out")
+    rows = np.arange(200), index
+    free = CoupledSoftmax(ridge=1e-2).fit(book, outputs, index)
+    tied = CoupledSoftmax(ridge=1e10).fit(book, outputs, index)
+    assert -free.log_proba(outputs)[rows].mean() < 0.6 * -tied.log_proba(outputs)[rows].mean()
+
+
+# Invariances -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coding", [one_vs_one, one_vs_all, lambda K: ecoc(K, 0)])
+def test_renaming_the_classes_permutes_the_probabilities(coding):
+    K = 4
+    book = coding(K)
+    index = classes_of(90, K)
+    outputs = outputs_of(book, index)
+    order = np.array([2, 0, 3, 1])  # class order[k] becomes class k
+    rank = np.argsort(order)
+    expected = proba(CoupledSoftmax().fit(book, outputs, index), outputs)[:, order]
+    renamed = Codebook(book.matrix[order])
+    found = CoupledSoftmax().fit(renamed, outputs, rank[index])
+    assert_allclose(proba(found, outputs), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("coding", [one_vs_one, minimal])
+def test_neither_the_order_nor_the_signs_of_the_machines_matter(coding):
+    book = coding(4)
+    index = classes_of(90, 4)
+    outputs = outputs_of(book, index)
+    order = np.random.default_rng(0).permutation(book.n_columns)
+    signs = np.where(np.arange(book.n_columns) % 2, 1, -1)
+    expected = proba(CoupledSoftmax().fit(book, outputs, index), outputs)
+    turned = Codebook(book.matrix[:, order] * signs)
+    same = Outputs(outputs.margins[:, order] * signs, "leave_one_out")
+    found = proba(CoupledSoftmax().fit(turned, same, index), same)
+    assert_allclose(found, expected, atol=1e-8)
+
+
+@every_book
+def test_a_weight_is_as_many_copies(name):
+    book = BOOKS[name]
+    index = classes_of(60, book.n_classes)
+    outputs = outputs_of(book, index)
+    weights = np.random.default_rng(4).integers(1, 5, 60)
+    copies = np.repeat(np.arange(60), weights)
+    weighted = CoupledSoftmax().fit(book, outputs, index, sample_weight=weights.astype(float))
+    repeated = CoupledSoftmax().fit(book, outputs.rows(copies), index[copies])
+    assert_allclose(proba(weighted, outputs), proba(repeated, outputs), atol=1e-8)
+    plain = CoupledSoftmax().fit(book, outputs, index)
+    assert np.abs(proba(weighted, outputs) - proba(plain, outputs)).max() > 1e-3
+
+
+@every_book
+def test_the_units_of_the_outputs_do_not_matter(name):
+    book = BOOKS[name]
+    index = classes_of(60, book.n_classes)
+    outputs = outputs_of(book, index)
+    scaled = Outputs(1e-3 * outputs.margins, "leave_one_out")
+    expected = proba(CoupledSoftmax().fit(book, outputs, index), outputs)
+    assert_allclose(proba(CoupledSoftmax().fit(book, scaled, index), scaled), expected, atol=1e-7)
+
+
+# Priors ----------------------------------------------------------------------------------------------------
+
+
+@every_book
+def test_priors_reweigh_the_probabilities(name):
+    book = BOOKS[name]
+    K = book.n_classes
+    index = np.sort(classes_of(60, K))[::-1] % K
+    weights = np.random.default_rng(5).uniform(0.5, 2.0, 60)
+    outputs = outputs_of(book, index)
+    shares = np.bincount(index, weights) / weights.sum()
+    priors = np.arange(1.0, K + 1) / np.arange(1.0, K + 1).sum()
+    plain = proba(CoupledSoftmax().fit(book, outputs, index, sample_weight=weights), outputs)
+    shifted = CoupledSoftmax().fit(book, outputs, index, sample_weight=weights, priors=priors)
+    expected = plain * priors / shares
+    assert_allclose(proba(shifted, outputs), expected / expected.sum(axis=1, keepdims=True), rtol=1e-10)
+    same = CoupledSoftmax().fit(book, outputs, index, sample_weight=weights, priors=shares)
+    assert_allclose(proba(same, outputs), plain, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "decoding", ["coupled-softmax", "softmax", "coupling", Bayes(), Bayes(noise="model")]
+)
+def test_priors_of_the_estimator_reweigh_every_decoding(decoding):
+    X, y = blobs(n=60, K=3, seed=2)
+    machine = LSSVMClassifier(C=1.0, kernel="rbf", gamma=0.2, coding="one-vs-all", decoding=decoding)
+    plain = clone(machine).fit(X, y).predict_proba(X)
+    shares = np.bincount(y) / 60
+    for given, priors in (
+        ("uniform", np.full(3, 1 / 3)),
+        ([0.2, 0.5, 0.3], [0.2, 0.5, 0.3]),
+        ("empirical", shares),
+    ):
+        found = clone(machine).set_params(priors=given).fit(X, y)
+        expected = plain * np.array(priors) / shares
+        assert_allclose(found.predict_proba(X), expected / expected.sum(axis=1, keepdims=True), atol=1e-9)
+        assert_array_equal(found.predict(X), found.predict_proba(X).argmax(axis=1))
+
+
+# Hard cases ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all"])
+def test_rare_classes_keep_sensible_probabilities(coding):
+    random = np.random.default_rng(0)
+    y = np.repeat(np.arange(5), [60, 40, 2, 3, 5])
+    X = 2.5 * random.normal(size=(5, 3))[y] + random.normal(size=(y.size, 3))
+    model = LSSVMClassifier(kernel="rbf", coding=coding).fit(X, y)
+    for rows in (X, 10 * random.normal(size=(200, 3)), 1e4 * X):
+        p = model.predict_proba(rows)
+        assert np.isfinite(model.predict_log_proba(rows)).all()
+        assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+        assert_array_equal(model.predict(rows), p.argmax(axis=1))
+    # On average over the training rows the probabilities are nearly the classes' shares.
+    assert_allclose(model.predict_proba(X).mean(axis=0), np.bincount(y) / y.size, atol=0.05)
+
+
+@pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all"])
+def test_fifty_classes(coding):
+    random = np.random.default_rng(1)
+    y = np.tile(np.arange(50), 3)
+    centres = 4.0 * random.normal(size=(50, 4))
+    X = centres[y] + random.normal(size=(150, 4))
+    new = centres + random.normal(size=(50, 4))
+    model = LSSVMClassifier(C=10.0, kernel="rbf", gamma=0.05, coding=coding).fit(X, y)
+    assert model.decoder_.fit_.status != "max_iter"
+    p = model.predict_proba(new)
+    assert np.isfinite(model.predict_log_proba(new)).all()
+    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    assert_array_equal(model.predict(new), p.argmax(axis=1))
+    own = p[np.arange(50), np.arange(50)]
+    assert np.median(own) > 10 / 50
+    assert (p.argmax(axis=1) == np.arange(50)).mean() > 0.5
+
+
+@every_book
+def test_separated_classes_stay_finite(name):
+    book = BOOKS[name]
+    K = book.n_classes
+    index = np.repeat(np.arange(K), 20)
+    outputs = Outputs(
+        book.matrix[index] + 1e-3 * np.random.default_rng(0).normal(size=(20 * K, 1)), "leave_one_out"
+    )
+    decoder = CoupledSoftmax().fit(book, outputs, index)
+    p = proba(decoder, outputs)
+    assert_array_equal(p.argmax(axis=1), index)
+    assert np.isfinite(decoder.log_proba(outputs)).all()
+    # A third of a row's worth of labels is spread out, so nothing is certain.
+    assert 0.9 < p[np.arange(20 * K), index].mean() < 1.0
+    bare = CoupledSoftmax(smoothing=0.0).fit(book, outputs, index)
+    assert np.isfinite(bare.log_proba(outputs)).all()
+    assert (
+        bare.log_proba(outputs)[np.arange(20 * K), index].mean() > np.log(p[np.arange(20 * K), index]).mean()
+    )
+
+
+def test_outputs_that_say_nothing_leave_the_class_shares():
+    index = np.repeat([0, 1, 2], [30, 60, 90])
+    for book in (one_vs_all(3), one_vs_one(3)):
+        silent = Outputs(np.zeros((180, 3)), "leave_one_out")
+        decoder = CoupledSoftmax(ridge=1e-6, smoothing=0.0).fit(book, silent, index)
+        assert_allclose(proba(decoder, silent)[0], [1 / 6, 1 / 3, 1 / 2], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"ridge": -1.0}, "ridge must be None or a number that is not negative, not -1.0"),
+        ({"ridge": np.nan}, "ridge must be None or a number"),
+        ({"smoothing": -0.1}, "smoothing must not be negative, not -0.1"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(parameters, message):
+    X, y = blobs(n=30, K=3)
+    with pytest.raises(ValueError, match=message):
+        LSSVMClassifier(decoding=CoupledSoftmax(**parameters)).fit(X, y)
+
+
+# Cross-fitting ---------------------------------------------------------------------------------------------
+
+
+def test_cross_fitted_rows_are_new_to_their_decoder():
+    book = one_vs_one(3)
+    index = classes_of(50, 3)
+    outputs = outputs_of(book, index)
+    weights = np.random.default_rng(6).uniform(0.5, 2.0, 50)
+    folds = [np.arange(50)[start::4] for start in range(4)]
+    decoder = CoupledSoftmax(ridge=0.5)
+    log_p = cross_fitted(decoder, book, outputs, index, folds, weights)
+    assert not hasattr(decoder, "fit_")
+    for fold in folds:
+        kept = np.setdiff1d(np.arange(50), fold)
+        other = CoupledSoftmax(ridge=0.5).fit(
+            book, outputs.rows(kept), index[kept], sample_weight=weights[kept]
+        )
+        assert_allclose(log_p[fold], other.log_proba(outputs.rows(fold)), atol=1e-12)
+
+
+def test_a_fold_that_holds_all_of_a_class_is_decoded_by_one_that_has_seen_it():
+    book = one_vs_one(3)
+    index = np.repeat([0, 1, 2], [20, 20, 2])
+    outputs = outputs_of(book, index)
+    folds = [np.r_[0:10, 20:30, 40, 41], np.r_[10:20, 30:40]]
+    log_p = cross_fitted(CoupledSoftmax(), book, outputs, index, folds)
+    whole = CoupledSoftmax().fit(book, outputs, index)
+    assert_allclose(log_p[folds[0]], whole.log_proba(outputs.rows(folds[0])), atol=1e-12)
+    assert np.abs(log_p[folds[1]] - whole.log_proba(outputs.rows(folds[1]))).max() > 1e-3
