@@ -183,7 +183,7 @@ def test_the_weights_come_from_rows_that_decoders_have_not_seen():
     model = AutoKernelClassifier(two_members()).fit(X, Y)
     honest = []
     for member in model.members_:
-        fold = _dealt(member.bank_.data)
+        fold = _dealt(member.bank_.data, member.loo_margins_[:, 0])
         log_p = np.empty((70, 3))
         outputs = member.bank_.training_outputs(honest=True)
         for number in range(5):
@@ -196,11 +196,11 @@ def test_the_weights_come_from_rows_that_decoders_have_not_seen():
     assert_allclose(model.loo_log_loss_, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "n"), [("twonorm", 150), ("waveform", 200), ("r4", 200)])
+@pytest.mark.parametrize(("name", "n"), [("twonorm", 100), ("waveform", 100)])
 def test_the_loss_it_states_is_the_loss_it_has(name, n):
     generator = generators()[name]
     stated, true = [], []
-    for seed in range(2):
+    for seed in range(6):
         model = AutoKernelClassifier().fit(*generator.sample(n, random_state=seed))
         stated.append(model.loo_log_loss_)
         true.append(log_loss(model, *generator.sample(2000, random_state=50 + seed)))
@@ -208,10 +208,6 @@ def test_the_loss_it_states_is_the_loss_it_has(name, n):
     assert np.mean(true) < 0.75 * np.log(len(generator.priors))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="leave-one-out margins of machines that learn nothing tell the rows' labels, and decoders read them",
-)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_noise_is_not_learned(n_classes):
     for seed in range(3):
@@ -290,11 +286,22 @@ def test_priors_that_make_no_sense_are_refused(priors):
 # Kinds of input, and the rest ------------------------------------------------------------------------------
 
 
+def dense_and_sparse():
+    rows = np.maximum(X, 0.0)
+    return AutoKernelClassifier().fit(rows, Y), AutoKernelClassifier().fit(sparse.csr_matrix(rows), Y)
+
+
 def test_sparse_rows():
-    rows, new = np.maximum(X, 0.0), np.maximum(X_NEW, 0.0)
-    dense = AutoKernelClassifier().fit(rows, Y)
-    thin = AutoKernelClassifier().fit(sparse.csr_matrix(rows), Y)
-    assert_allclose(thin.predict_proba(sparse.csc_matrix(new)), dense.predict_proba(new), atol=1e-5)
+    new = np.maximum(X_NEW, 0.0)
+    dense, thin = dense_and_sparse()
+    for one, other in zip(dense.members_, thin.members_, strict=True):
+        assert_allclose(other.predict_proba(sparse.csr_matrix(new)), one.predict_proba(new), atol=1e-6)
+    assert_allclose(thin.predict_proba(sparse.csc_matrix(new)), thin.predict_proba(new), atol=1e-12)
+
+
+def test_sparse_rows_get_the_same_weights():
+    dense, thin = dense_and_sparse()
+    assert_allclose(thin.weights_, dense.weights_, atol=1e-5)
 
 
 def test_pandas():

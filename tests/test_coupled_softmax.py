@@ -97,16 +97,20 @@ def test_it_minimises_the_stated_objective(name, ridge):
     W = anchor_by_hand(book, outputs, index, weights, spread)
     T = targets_by_hand(index, K, weights)
     strength = max(K, L) / 2 if ridge is None else ridge
-    X = outputs.margins / spread
+    z = outputs.margins / spread
+    X, d = np.hstack([z, z**2]), 2 * L
 
     def objective(parameters):
-        return naive.softmax_objective(parameters, X, T, weights, strength, strength, W)
+        # The squares cost three times as much.
+        squares = parameters[L * K : d * K]
+        more = strength * float(squares @ squares)
+        return naive.softmax_objective(parameters, X, T, weights, strength, strength, W) + more
 
-    start = np.zeros(L * K + K + 1)
+    start = np.zeros(d * K + K + 1)
     start[-1] = 1.0
     found = minimize(objective, start, method="BFGS", options={"gtol": 1e-5})
     assert_allclose(decoder.fit_.objective, found.fun, rtol=1e-6)
-    logits = X @ found.x[: L * K].reshape(L, K) + found.x[L * K : -1] + found.x[-1] * W
+    logits = X @ found.x[: d * K].reshape(d, K) + found.x[d * K : -1] + found.x[-1] * W
     expected = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
     assert_allclose(proba(decoder, outputs), expected, atol=3e-4)
     # From the library's own solution the slow objective goes down no further.
@@ -131,6 +135,36 @@ def test_the_fit_has_a_certificate_and_probabilities_sum_to_one(name):
         assert np.isfinite(decoder.log_proba(rows)).all()
         assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
     assert (proba(decoder, outputs).argmax(axis=1) == index).mean() > 0.55
+
+
+@every_book
+def test_squares_grow_no_larger_than_among_the_training_rows(name):
+    book = BOOKS[name]
+    L = book.n_columns
+    index = classes_of(60, book.n_classes)
+    outputs = outputs_of(book, index)
+    decoder = CoupledSoftmax().fit(book, outputs, index)
+    assert decoder.fit_.coef.shape == (2 * L, book.n_classes)
+    new = 4.0 * np.random.default_rng(3).normal(size=(50, L))
+    logits = np.empty((50, book.n_classes))
+    W = np.log(proba(decoder.coupling_, Outputs(new, "new"))) if decoder.coupling_ else None
+    for i, row in enumerate(new):
+        squares = [min(value**2, max(outputs.margins[:, c] ** 2)) for c, value in enumerate(row)]
+        features = np.r_[row / decoder.spread_, np.array(squares) / decoder.spread_**2]
+        guess = book.matrix.clip(min=0 if L > 1 else -1) @ row / decoder.spread_ if W is None else W[i]
+        logits[i] = features @ decoder.fit_.coef + decoder.fit_.intercept + decoder.fit_.scale * guess
+    expected = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+    assert_allclose(proba(decoder, Outputs(new, "new")), expected, atol=1e-9)
+
+
+def test_the_squares_of_many_machines_are_left_out():
+    index = classes_of(60, 12)
+    for n_classes, squared in ((11, True), (12, False)):
+        book = one_vs_one(n_classes)
+        kept = index < n_classes
+        decoder = CoupledSoftmax().fit(book, outputs_of(book, index[kept]), index[kept])
+        assert (decoder.largest_squares_ is not None) == squared
+        assert decoder.fit_.coef.shape[0] == book.n_columns * (2 if squared else 1)
 
 
 def test_a_huge_ridge_leaves_coupling_with_a_temperature():

@@ -59,7 +59,6 @@ def test_one_hot_is_the_label_for_every_decoding_and_selection(decoding, selecti
     assert_allclose(soft.predict_proba(X_NEW), hard.predict_proba(X_NEW), atol=1e-7)
 
 
-@pytest.mark.xfail(strict=True, reason="with soft labels all columns count, not those of a row's own class")
 def test_gcv_of_one_hot_one_vs_all_counts_as_for_labels():
     hard = LSSVMClassifier(kernel="rbf", coding="one-vs-all", selection="gcv").fit(X, Y)
     soft = LSSVMClassifier(kernel="rbf", coding="one-vs-all", selection="gcv").fit(X, ONE_HOT)
@@ -142,19 +141,7 @@ def test_a_soft_row_of_weight_two_is_the_row_twice_to_the_machines(coding, selec
     assert_allclose(repeated.margins(X_NEW), weighted.margins(X_NEW), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "coding",
-    [
-        "one-vs-all",
-        pytest.param(
-            "one-vs-one",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="of a row of weight 2 whose share is ½, leave-one-out leaves out all: it goes by weight × share",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("coding", ["one-vs-all", "one-vs-one"])
 def test_a_soft_row_of_weight_two_is_the_row_twice_to_the_decoder(coding):
     weighted, repeated = weighted_and_repeated(coding, "loo")
     assert_allclose(repeated.predict_proba(X_NEW), weighted.predict_proba(X_NEW), atol=1e-5)

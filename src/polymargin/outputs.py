@@ -32,6 +32,10 @@ class Outputs:
         1/ζ, the variance of the targets around z, where the machine has one.
     norms : ndarray of shape (L,) or None
         ‖w‖, the norms of the machines' weight vectors, where they are known.
+    exact : ndarray of shape (n, L) or None
+        Of leave-one-out outputs, the margins as they are. A machine that has learned nothing says the mean of the
+        targets; without the row that mean is a little nearer to the other side, so the margins would tell the row's own
+        class, backwards, to a decoder that learns from them. ``margins`` are therefore taken back to the mean of all.
     """
 
     margins: Array
@@ -39,6 +43,7 @@ class Outputs:
     variances: Array | None = None
     noise: Array | None = None
     norms: Array | None = None
+    exact: Array | None = None
 
     def part(self, part: Part) -> Outputs:
         """Return the outputs of one of several joined codebooks."""
@@ -48,6 +53,7 @@ class Outputs:
             None if self.variances is None else self.variances[:, part.columns],
             None if self.noise is None else self.noise[part.columns],
             None if self.norms is None else self.norms[part.columns],
+            None if self.exact is None else self.exact[:, part.columns] * part.signs,
         )
 
     def rows(self, rows: Array) -> Outputs:
@@ -56,6 +62,7 @@ class Outputs:
             self,
             margins=self.margins[rows],
             variances=None if self.variances is None else self.variances[rows],
+            exact=None if self.exact is None else self.exact[rows],
         )
 
     def __post_init__(self) -> None:

@@ -68,7 +68,8 @@ class Bayes(ProbabilisticDecoder):
         if outputs is not None and self.learns:
             targets = codebook.targets(class_index)
             weights = np.ones(class_index.size) if sample_weight is None else sample_weight
-            squares = np.where(targets == 0, 0.0, np.square(targets - outputs.margins))
+            margins = outputs.margins if outputs.exact is None else outputs.exact
+            squares = np.where(targets == 0, 0.0, np.square(targets - margins))
             self.noise_ = (weights @ squares) / (weights @ (targets != 0))
         return self
 

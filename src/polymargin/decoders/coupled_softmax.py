@@ -10,8 +10,8 @@ from polymargin.decoders._softmax_fit import SoftmaxFit, fit_softmax, smooth_tar
 from polymargin.decoders.coupling import Coupling
 from polymargin.outputs import Outputs
 
-#: With more machines than this, their squares are left out.
-_SQUARED = 60
+#: With more machines than this, their squares are left out; the squares' ridge is this times that of the outputs.
+_SQUARED, _CURVED = 60, 3.0
 
 
 class CoupledSoftmax(ProbabilisticDecoder):
@@ -28,8 +28,8 @@ class CoupledSoftmax(ProbabilisticDecoder):
     Parameters
     ----------
     ridge : float or None, default=None
-        The ridge on E, for outputs of unit variance, and on b. None: half the number of machines, or of classes if
-        that is larger (see ``benchmarks/defaults.py`` for how it was chosen).
+        The ridge on E, for outputs of unit variance, and on b; three times as much for the squares. None: half the
+        number of machines, or of classes if that is larger.
     smoothing : float, default=0.3
         How many rows' worth of labels is spread evenly over all classes. It keeps the probabilities of rows that no
         training row contradicts away from zero and one.
@@ -103,7 +103,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
             self._features(outputs),
             smooth_targets(class_index, n_classes, share * (n_classes - 1) / n_classes),
             sample_weight=weights,
-            ridge=ridge,
+            ridge=self._ridges(ridge),
             intercept_ridge=ridge,
             anchor=self._anchor(outputs),
             tol=1e-10,
@@ -114,6 +114,11 @@ class CoupledSoftmax(ProbabilisticDecoder):
         """Return the logarithms of the class probabilities, shape (n, K)."""
         log_p = self.fit_.log_proba(self._features(outputs), self._anchor(outputs))
         return reweighted(log_p, self.prior_shift_)
+
+    def _ridges(self, ridge: float) -> Array:
+        """Return the ridges of the rows of E, shape (L, 1) or (2L, 1)."""
+        of_outputs = np.full((self.codebook_.n_columns, 1), ridge)
+        return of_outputs if self.largest_squares_ is None else np.vstack([of_outputs, _CURVED * of_outputs])
 
     def _features(self, outputs: Outputs) -> Array:
         """Return what E reads, shape (n, L) or (n, 2L)."""

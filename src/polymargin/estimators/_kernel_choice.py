@@ -92,6 +92,9 @@ def sample(data: TrainingRows) -> TrainingRows:
     for index in np.unique(class_index):
         members = np.flatnonzero(class_index == index)
         places = np.union1d(places, members[np.linspace(0, members.size - 1, 3).round().astype(int)])
+    if data.soft_labels is not None:  # nor may a class be lost that no row favours
+        likeliest = np.argsort(-data.soft_labels[rows.first], axis=0, kind="stable")[:3]
+        places = np.union1d(places, likeliest)
     kept = rows.first[places]
     weights = np.bincount(rows.inverse, data.weights)[places]
     soft = None if data.soft_labels is None else data.soft_labels[kept]
@@ -126,7 +129,7 @@ def honest_log_proba(
     data: TrainingRows, bank: LSSVMBank, codebook: Codebook, decoder: ProbabilisticDecoder
 ) -> tuple[DecoderRows, Array]:
     """Return the rows a decoder learns from, and what it says of them having learned from the others, shape (n, K)."""
-    rows, fold = decoder_rows(data, bank), _dealt(data)
+    rows, fold = decoder_rows(data, bank), _dealt(data, bank.loo_margins[:, 0])
     if data.soft_labels is not None:
         fold = fold[np.nonzero(data.soft_labels)[0]]
     assert rows.outputs is not None
@@ -134,14 +137,17 @@ def honest_log_proba(
     return rows, cross_fitted(decoder, codebook, rows.outputs, rows.class_index, folds, rows.weights)
 
 
-def _dealt(data: TrainingRows) -> Array:
-    """Return every row's fold, shape (n,): the different rows of each class are dealt out in turn.
+def _dealt(data: TrainingRows, outputs: Array) -> Array:
+    """Return every row's fold, shape (n,): the different rows of each class, in the order of ``outputs``, are dealt out.
 
-    Copies of a row are in the same fold, and the order of the rows does not matter.
+    Copies of a row are in the same fold, and neither the order nor the storage of the rows matters.
     """
-    class_index = data.class_index[data.distinct.first]
-    starts = np.searchsorted(class_index, class_index)
-    return ((np.arange(class_index.size) - starts) % _FOLDS)[data.distinct.inverse]
+    first = data.distinct.first
+    class_index, output = data.class_index[first], outputs[first].round(9)
+    order = np.lexsort((output, class_index))
+    fold = np.empty_like(order)
+    fold[order] = (np.arange(order.size) - np.searchsorted(class_index[order], class_index[order])) % _FOLDS
+    return fold[data.distinct.inverse]
 
 
 def _squared_error(data: TrainingRows, bank: LSSVMBank, codebook: Codebook) -> float:

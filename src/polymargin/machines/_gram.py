@@ -12,6 +12,7 @@ from scipy.linalg import lapack
 from polymargin.kernels import Kernel
 from polymargin.machines._rows import TrainingRows
 from polymargin.selection import evidence
+from polymargin.selection.leave_one_out import Part
 from polymargin.solvers.centring import Centring, centre
 from polymargin.solvers.ridge import NotPositiveDefinite
 
@@ -81,17 +82,20 @@ class RowGroupGram:
         """The kernel."""
         return self.data.kernel
 
-    def few(self, size: int) -> tuple[Array, Array, Array, Array | None]:
-        """Return the base matrix, weights, targets and counted residuals of a sample of about so many rows.
+    @cached_property
+    def total(self) -> float:
+        """The weight of all rows."""
+        return float(self.weights.sum())
 
-        It does not depend on the order of the rows; if there are no more, all are taken.
-        """
+    def few(self, size: int) -> Part:
+        """Return a sample of about so many rows, whatever their order; all of them if there are no more."""
         distinct = self.data.distinct.inverse[self.rows]
         _, first, inverse = np.unique(distinct, return_index=True, return_inverse=True)
         if self.rows.size == first.size <= size:
-            return self.base, self.weights, self.targets, self.counted
+            return Part(self.base, self.weights, self.targets, self.counted, self.data.weights[self.rows])
         # Copies of a row are one row of their weight.
         weights = np.bincount(inverse, self.weights)
+        copies = np.bincount(inverse, self.data.weights[self.rows])
         part = np.arange(first.size)
         if first.size > size:
             part = _evenly(part, self.data.class_index[self.rows[first]], size)
@@ -99,7 +103,7 @@ class RowGroupGram:
         base = self.data.kernel.base_among(self.data.X, self.rows[kept]).astype(np.float64, copy=False)
         check_base(base, self.data.kernel)
         counted = None if self.counted is None else self.counted[kept]
-        return base, weights[part], self.targets[kept], counted
+        return Part(base, weights[part], self.targets[kept], counted, copies[part])
 
 
 def _evenly(order: Array, class_index: Array, size: int) -> Array:

@@ -8,7 +8,7 @@ the same kernel share one factorisation, which also gives their exact leave-one-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -69,6 +69,8 @@ class LSSVMBank:
         the weights and of the noise, and the level-three log-evidence, of every machine.
     loo_margins : ndarray of shape (n, L)
         What each machine would say of each row had it been trained without that row.
+    honest_margins : ndarray of shape (n, L)
+        The same, without what the missing row does to the mean of the targets, see `polymargin.outputs.Outputs.exact`.
     blocks : list of Block or None
         The factorisations, kept if variances will be wanted.
     """
@@ -84,6 +86,7 @@ class LSSVMBank:
     zeta: Array
     log_evidence: Array
     loo_margins: Array
+    honest_margins: Array
     blocks: list[Block] | None
 
     def margins(self, X: Any) -> Array:
@@ -112,7 +115,7 @@ class LSSVMBank:
     def training_outputs(self, *, honest: bool) -> Outputs:
         """Return the outputs of the training rows: leave-one-out, or what the machines say of what they know."""
         if honest:
-            return self._outputs(self.loo_margins, "leave_one_out")
+            return replace(self._outputs(self.honest_margins, "leave_one_out"), exact=self.loo_margins)
         return self._outputs(self.margins(self.data.X), "in_sample")
 
     def _outputs(self, margins: Array, provenance: Provenance, variances: Array | None = None) -> Outputs:
@@ -226,6 +229,7 @@ def fit_lssvm_bank(
         zeta=np.empty(codebook.n_columns),
         log_evidence=np.empty(codebook.n_columns),
         loo_margins=np.full((n, codebook.n_columns), np.nan),
+        honest_margins=np.empty((n, codebook.n_columns)),
         blocks=[] if keep_factors else None,
     )
     kernels = _kernel_count(data, C, gamma, selection, pools, groups, progress)
@@ -246,6 +250,7 @@ def fit_lssvm_bank(
     unused = np.isnan(bank.loo_margins)
     if unused.any():
         np.copyto(bank.loo_margins, bank.margins(data.X), where=unused)
+        np.copyto(bank.honest_margins, bank.loo_margins, where=unused)
     return bank
 
 
@@ -273,12 +278,17 @@ def row_groups(
             for group in codebook.row_groups
         ]
     targets = data.soft_labels @ codebook.matrix.astype(np.float64)
+    own = None
+    if selection == "gcv" and codebook.is_one_vs_all:
+        own = data.soft_labels @ (codebook.matrix > 0).astype(np.float64)
     groups = []
     for group in codebook.row_groups:
         share = data.soft_labels @ group.classes
         rows = np.flatnonzero(share > 0.0)
         targets[np.ix_(rows, group.columns)] /= share[rows, np.newaxis]
-        groups.append(RowGroupGram(data, rows, group.columns, targets, weights=data.weights * share))
+        groups.append(
+            RowGroupGram(data, rows, group.columns, targets, weights=data.weights * share, counted=own)
+        )
     return targets, groups
 
 
@@ -429,9 +439,13 @@ def _solve(bank: LSSVMBank, block: Block, targets: Array) -> None:
     # s rows that share its leverage, and one of them is left out.
     lifted = centring.lift + ridges
     inverse = block.factor.inverse_diagonal() - np.square(centring.bias_direction)[:, np.newaxis] / lifted
-    copies = np.maximum(centring.weights, 1.0)[:, np.newaxis]
+    copies = np.maximum(bank.data.weights[rows], 1.0)[:, np.newaxis]
     residuals = ridges * solution / roots * copies / (copies - 1.0 + ridges * inverse)
     bank.loo_margins[np.ix_(rows, columns)] = Y - residuals
+    # The mean of the targets, which the row that is left out has moved away from itself, is put back.
+    left_out = centring.weights[:, np.newaxis] / copies
+    rest = np.maximum(centring.total - left_out, 1e-12)
+    bank.honest_margins[np.ix_(rows, columns)] = Y - residuals + (Y - means) * left_out / rest
 
     fit = np.einsum("nl,nl->l", centred, solution)
     squared_norms = fit - ridges * np.einsum("nl,nl->l", solution, solution)

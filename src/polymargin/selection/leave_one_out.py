@@ -16,7 +16,7 @@ gamma serves every ridge ε = 1/C (`Samples`). Then a few steps down the exact g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ __all__ = ["Criterion", "Group", "Samples", "choose", "press"]
 
 #: The ridge is searched between these multiples of the mean eigenvalue, so many values a decade.
 RIDGE_LIMITS, PER_DECADE = (1e-9, 1e4), 2
-#: The least ridge is also this times the square of the number of rows: below, rounding decides.
+#: The least ridge is also this times the square of the weight of the rows: below, rounding decides.
 _ROUNDING = 1e-14
 #: The coarse search samples between so many rows of every group, and about as many as make for so many operations.
 _SAMPLED_ROWS, _SAMPLED_OPERATIONS = (40, 200), 8e6
@@ -55,8 +55,29 @@ _CURVATURE, _CURVATURES = 0.1, (0.003, 1.0)
 _SHARE, _OPERATIONS = 0.95, 3e8
 
 
-#: The base matrix among some rows of a group, their weights, targets, and which residuals count (None: all).
-Part = tuple[Array, Array, Array, Array | None]
+class Part(NamedTuple):
+    """Some of the rows that some columns of the codebook share.
+
+    Attributes
+    ----------
+    base : ndarray of shape (m, m)
+        The kernel's base matrix among them.
+    weights : ndarray of shape (m,)
+        Their weights.
+    targets : ndarray of shape (m, L)
+        The columns' targets.
+    counted : ndarray of shape (m, L) or None
+        How much each residual counts; None: all the same.
+    copies : ndarray of shape (m,) or None
+        How many rows each stands for, one of which is left out; None: the weights. (They differ where a soft label
+        gives a column a part of a row.)
+    """
+
+    base: Array
+    weights: Array
+    targets: Array
+    counted: Array | None = None
+    copies: Array | None = None
 
 
 class Group(Protocol):
@@ -67,8 +88,8 @@ class Group(Protocol):
         """The kernel."""
 
     @property
-    def rows(self) -> Array:
-        """The rows."""
+    def total(self) -> float:
+        """The weight of all rows."""
 
     def few(self, size: int) -> Part:
         """Return a sample of about so many rows, all of them if there are no more."""
@@ -92,18 +113,22 @@ class Samples:
 
     def __init__(self, kernel: Kernel, groups: Sequence[Part], least_ridge: float = RIDGE_LIMITS[0]):
         self.kernel, self.least_ridge = kernel, least_ridge
-        p, m = len(groups), max(base.shape[0] for base, *_ in groups)
-        n_columns = max(targets.shape[1] for _, _, targets, _ in groups)
+        p, m = len(groups), max(part.weights.size for part in groups)
+        n_columns = max(part.targets.shape[1] for part in groups)
         self._base = np.zeros((p, m, m))
         self._weights = np.zeros((p, m))
+        self._copies = np.ones((p, m))
         self._counted = np.zeros((p, m, n_columns))
         targets = np.zeros((p, m, n_columns))
-        for number, (base, weights, of_group, counted) in enumerate(groups):
-            size, width = of_group.shape
-            self._base[number, :size, :size] = base
-            self._weights[number, :size] = weights
-            targets[number, :size, :width] = of_group
-            self._counted[number, :size, :width] = 1.0 if counted is None else counted
+        for number, part in enumerate(groups):
+            size, width = part.targets.shape
+            self._base[number, :size, :size] = part.base
+            self._weights[number, :size] = part.weights
+            self._copies[number, :size] = np.maximum(
+                part.weights if part.copies is None else part.copies, 1.0
+            )
+            targets[number, :size, :width] = part.targets
+            self._counted[number, :size, :width] = 1.0 if part.counted is None else part.counted
         self.totals = self._weights.sum(axis=1)
         self._roots = np.sqrt(self._weights)
         shares = self._weights / self.totals[:, np.newaxis]
@@ -155,7 +180,7 @@ class Samples:
         residuals /= np.where(self._roots > 0.0, self._roots, 1.0)[:, :, np.newaxis, np.newaxis]
         rest = ridges * diagonal
         if criterion == "loo":
-            copies = np.maximum(self._weights, 1.0)[:, :, np.newaxis]
+            copies = self._copies[:, :, np.newaxis]
             residuals *= (copies / np.maximum(copies - 1.0 + rest, 1e-300))[:, :, :, np.newaxis]
             return np.einsum("pml,pmrl->rpl", self._counted, np.square(residuals))
         repeated = self.totals - (self._weights > 0.0).sum(axis=1)
@@ -207,6 +232,7 @@ def press(
     gamma: float,
     ridge: float,
     *,
+    copies: Array | None = None,
     with_gamma: bool = True,
     least_ridge: float = 0.0,
 ) -> tuple[Array, Array]:
@@ -224,6 +250,8 @@ def press(
         The targets.
     gamma, ridge : float
         Where.
+    copies : ndarray of shape (n,) or None
+        How many rows each stands for, one of which is left out; None: the weights.
     with_gamma : bool
         Whether the derivative in log gamma is wanted, which takes twice the rest; zero if not.
     least_ridge : float
@@ -237,7 +265,7 @@ def press(
     centred, _ = centring.targets(targets)
     P = _inverse(A, centring, ridge)
     roots = centring.roots[:, np.newaxis]
-    copies = np.maximum(weights, 1.0)[:, np.newaxis]
+    copies = np.maximum(weights if copies is None else copies, 1.0)[:, np.newaxis]
 
     solution = P @ centred
     diagonal = np.diagonal(P)[:, np.newaxis]
@@ -326,7 +354,7 @@ def choose(
         (_SAMPLED_OPERATIONS, _SAMPLED_ROWS) if criterion == "loo" else (_OPERATIONS, _GCV_ROWS)
     )
     size = int(np.clip((operations / len(groups)) ** (1 / 3), *rows))
-    least = max(RIDGE_LIMITS[0], _ROUNDING * float(max(group.rows.size for group in groups)) ** 2)
+    least = max(RIDGE_LIMITS[0], _ROUNDING * max(group.total for group in groups) ** 2)
     samples = Samples(groups[0].kernel, [group.few(size) for group in groups], least)
     chosen = []
     for number, pool in enumerate(pools):
@@ -418,8 +446,7 @@ def _telling(
 ) -> list[tuple[Part, Array]]:
     """Return the groups with the largest errors: rows of them, as many as are affordable, and the pool's columns."""
     costs = samples.costs("loo", choice.gamma, np.array([choice.ridge]))[0] / samples.totals[:, np.newaxis]
-    sizes = np.array([groups[group].rows.size for group, _ in pool])
-    errors = sizes * np.array([costs[group, columns].sum() for group, columns in pool])
+    errors = np.array([groups[group].total * costs[group, columns].sum() for group, columns in pool])
     order = np.argsort(-errors, kind="stable")
     enough = int(np.searchsorted(np.cumsum(errors[order]), _SHARE * errors.sum())) + 1
     telling = np.sort(order[:enough])
@@ -453,20 +480,21 @@ class _Press:
         self.count.expect(1)
         gamma, ridge = (float(value) for value in np.exp(point))
         value, slopes, weight = 0.0, np.zeros(2), 0.0
-        for (base, weights, targets, _), columns in self.parts:
+        for part, columns in self.parts:
             of_columns, of_slopes = press(
                 self.kernel,
-                base,
-                weights,
-                targets[:, columns],
+                part.base,
+                part.weights,
+                part.targets[:, columns],
                 gamma,
                 ridge,
+                copies=part.copies,
                 with_gamma=bool(self.free[0]) if with_gamma is None else with_gamma,
                 least_ridge=self.least_ridge,
             )
             value += float(of_columns.sum())
             slopes += of_slopes.sum(axis=0)
-            weight += float(weights.sum()) * columns.size
+            weight += float(part.weights.sum()) * columns.size
         self.count.advance(1.0)
         value = max(value, 1e-300)
         return float(np.log(value / weight)), np.where(self.free, slopes / value, 0.0)
