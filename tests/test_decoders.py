@@ -231,7 +231,7 @@ def test_the_noise_of_the_model_or_measured_honestly():
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 def test_the_noise_in_the_estimator_is_the_leave_one_out_error(name):
     X, y = blobs(n=40, K=3)
-    model = LSSVMClassifier(kernel=name, coding="one-vs-all").fit(X, y)
+    model = LSSVMClassifier(kernel=name, coding="one-vs-all", decoding="bayes").fit(X, y)
     residuals = model.codebook_.targets(y) - model.loo_margins_
     assert_allclose(model.decoder_.noise_, (residuals**2).mean(axis=0))
 

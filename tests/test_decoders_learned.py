@@ -227,7 +227,7 @@ def test_stack_is_the_classifier_on_leave_one_out_margins():
     X, y = blobs(4)
     labels = np.array(["d", "a", "c", "b"])[y]
     model = LSSVMClassifier(coding="one-vs-one", decoding=Stack(LogisticRegression())).fit(X, labels)
-    by_hand = LogisticRegression().fit(model.loo_margins_, labels)
+    by_hand = LogisticRegression().fit(model.bank_.honest_margins, labels)
     np.testing.assert_allclose(model.predict_proba(X), by_hand.predict_proba(model.margins(X)), rtol=1e-9)
     np.testing.assert_array_equal(model.predict(X), by_hand.predict(model.margins(X)))
 
@@ -237,7 +237,7 @@ def test_stack_on_distances():
     model = LSSVMClassifier(coding="ecoc", decoding=Stack(LogisticRegression(), scale="norm"), random_state=0)
     model.fit(X, y)
     norms = model.bank_.norms
-    by_hand = LogisticRegression().fit(model.loo_margins_ / norms, y)
+    by_hand = LogisticRegression().fit(model.bank_.honest_margins / norms, y)
     np.testing.assert_allclose(
         model.predict_proba(X), by_hand.predict_proba(model.margins(X) / norms), rtol=1e-9
     )
@@ -371,7 +371,7 @@ def test_what_is_learned_from(monkeypatch, decoder, honest):
     model = LSSVMClassifier(C=1.0, gamma=0.5, coding="one-vs-all", decoding=decoder).fit(X, y)
     (outputs,) = seen
     assert outputs.provenance == ("leave_one_out" if honest else "in_sample")
-    np.testing.assert_allclose(outputs.margins, model.loo_margins_ if honest else model.margins(X))
+    np.testing.assert_allclose(outputs.margins, model.bank_.honest_margins if honest else model.margins(X))
 
 
 def test_nothing_is_computed_for_a_decoder_that_does_not_learn(monkeypatch):

@@ -272,8 +272,9 @@ def test_weights_are_repeated_rows(shared):
     X, y = blobs(n=24, K=3, seed=5, shift=0.8)
     weights = np.random.default_rng(0).integers(1, 4, 24)
     copies = np.repeat(np.arange(24), weights)
-    one = LSSVMClassifier(shared_parameters=shared).fit(X, y, weights)
-    other = LSSVMClassifier(shared_parameters=shared).fit(X[copies], y[copies])
+    parameters = {"kernel": "rbf", "selection": "evidence", "decoding": "bayes", "shared_parameters": shared}
+    one = LSSVMClassifier(**parameters).fit(X, y, weights)
+    other = LSSVMClassifier(**parameters).fit(X[copies], y[copies])
     for field in ("C_", "gamma_", "mu_", "zeta_", "intercept_", "log_evidence_"):
         assert_allclose(getattr(one, field), getattr(other, field), rtol=1e-7, err_msg=field)
     assert_allclose(one.margins(X), other.margins(X), atol=1e-9)

@@ -144,8 +144,22 @@ def test_rows_a_dichotomy_does_not_use_are_new_to_it(coding):
     honest, known = bank.training_outputs(honest=True), bank.training_outputs(honest=False)
     assert honest.provenance == "leave_one_out"
     assert known.provenance == "in_sample"
-    assert_array_equal(honest.margins, bank.loo_margins)
+    assert_array_equal(honest.exact, bank.loo_margins)
     assert_array_equal(known.margins, in_sample)
+    assert_array_equal(honest.margins[unused], in_sample[unused])
+
+
+@every_coding
+def test_outputs_for_decoders_do_not_tell_the_labels_of_machines_that_learn_nothing(coding):
+    """Had the row not been there, the mean of the targets would be on the other side; decoders see the mean of all."""
+    bank, book = bank_for("rbf", coding, C=1e-12)
+    targets = book.targets(Y_INDEX)
+    for column in range(book.n_columns):
+        used = targets[:, column] != 0
+        left_out = bank.loo_margins[used, column]
+        assert len(set(left_out.round(6))) == 2  # one for either side
+        means = np.full(used.sum(), targets[used, column].mean())
+        assert_allclose(bank.training_outputs(honest=True).margins[used, column], means, atol=1e-6)
 
 
 # Variances -------------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def test_it_learns():
 
 
 def test_attributes():
-    model = LSSVMClassifier(coding="one-vs-all").fit(X, Y)
+    model = LSSVMClassifier(kernel="rbf", coding="one-vs-all").fit(X, Y)
     n, L = len(X), 4
     for name in ("C_", "gamma_", "mu_", "zeta_", "log_evidence_", "intercept_"):
         assert getattr(model, name).shape == (L,), name

@@ -246,7 +246,8 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         """Train on one column of a codebook; return its honest margins for all rows, shape (n,)."""
         sides = TwoSides.of(data, column)
         self._fit_machines(sides.rows, SINGLE, Hamming())
-        honest = self._training_outputs(honest=True).margins[:, 0]
+        outputs = self._training_outputs(honest=True)
+        honest = (outputs.margins if outputs.exact is None else outputs.exact)[:, 0]
         return sides.margins(honest, lambda new: self._outputs(new, variances=False).margins)
 
     def _resolved_gamma(self, X: Any, weights: Array) -> float | None:

@@ -138,7 +138,7 @@ def honest_log_proba(
 
 
 def _dealt(data: TrainingRows, outputs: Array) -> Array:
-    """Return every row's fold, shape (n,): the different rows of each class, in the order of ``outputs``, are dealt out.
+    """Return every row's fold, shape (n,): the different rows of a class, in the order of ``outputs``, are dealt out.
 
     Copies of a row are in the same fold, and neither the order nor the storage of the rows matters.
     """
