@@ -106,7 +106,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
             ridge=self._ridges(ridge),
             intercept_ridge=ridge,
             anchor=self._anchor(outputs),
-            tol=1e-10,
+            tol=1e-8,
         )
         return self
 

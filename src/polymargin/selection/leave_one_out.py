@@ -24,7 +24,7 @@ from scipy.linalg import lapack
 
 from polymargin._progress import Count
 from polymargin.kernels import Kernel
-from polymargin.selection.lattice import COARSE, Choice, Pool, climb, log_grid
+from polymargin.selection.lattice import Choice, Pool, climb, log_grid
 from polymargin.solvers.centring import Centring, centre
 
 Array = NDArray[Any]
@@ -44,6 +44,8 @@ _GCV_ROWS = (40, 700)
 _GROUPS = 30
 #: So many of the best points and valleys found on the samples are compared on more rows, in so many operations.
 _BEST, _COMPARED_OPERATIONS = 3, 1e8
+#: gamma is tried at these points of the lattice unit · 2^(k/2), then this far from the best of them.
+COARSE, BETWEEN = range(-16, 9, 6), 3
 #: A step beyond the range of gamma must lower the criterion by this share.
 _LEAST_GAIN = 1e-3
 #: Steps down the gradient of the logarithm of PRESS in (log gamma, log ε): how many at most, the longest, and the gain
@@ -418,7 +420,7 @@ def _coarse(
         lambda score: _LEAST_GAIN * abs(score),
         count,
     )
-    for point in (best - 2, best + 2):
+    for point in (best - BETWEEN, best + BETWEEN):
         tried[point] = attempt(lattice(point))
     # The valleys: points that are better than their neighbours.
     points = sorted(tried)
