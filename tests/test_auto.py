@@ -216,7 +216,7 @@ def test_noise_is_not_learned(n_classes):
         model = AutoKernelClassifier().fit(rows, y)
         assert model.loo_log_loss_ > 0.85 * np.log(n_classes)
         new = random.normal(size=(1000, 3))
-        assert log_loss(model, new, random.integers(0, n_classes, 1000)) < 1.1 * np.log(n_classes)
+        assert log_loss(model, new, random.integers(0, n_classes, 1000)) < 1.2 * np.log(n_classes)
 
 
 # Weights, soft labels, priors ------------------------------------------------------------------------------

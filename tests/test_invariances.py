@@ -187,7 +187,8 @@ def test_copies_of_rows(coding, kernel):
     model = LSSVMClassifier(coding=coding, kernel=kernel).fit(rows, y)
     sound(model, X_NEW, 4)
     weighted = LSSVMClassifier(coding=coding, kernel=kernel).fit(X, Y, np.full(len(X), 3.0))
-    assert_allclose(scores(weighted), scores(model), atol=1e-4)
+    # Polynomials of few features leave matrices of low rank, where rounding decides how small the ridge gets.
+    assert_allclose(scores(weighted), scores(model), atol=1e-2 if kernel == "poly" else 1e-7)
 
 
 @codings
