@@ -249,9 +249,27 @@ def test_the_units_of_the_outputs_do_not_matter(name):
     book = BOOKS[name]
     index = classes_of(60, book.n_classes)
     outputs = outputs_of(book, index)
-    scaled = Outputs(1e-3 * outputs.margins, "leave_one_out")
+    scaled = Outputs(1e3 * outputs.margins, "leave_one_out")
     expected = proba(CoupledSoftmax().fit(book, outputs, index), outputs)
     assert_allclose(proba(CoupledSoftmax().fit(book, scaled, index), scaled), expected, atol=1e-7)
+
+
+@every_book
+def test_outputs_that_hardly_differ_are_not_blown_up(name):
+    book = BOOKS[name]
+    index = classes_of(60, book.n_classes)
+    silent = Outputs(1e-12 * outputs_of(book, index).margins, "leave_one_out")
+    decoder = CoupledSoftmax().fit(book, silent, index)
+    assert decoder.spread_ == 0.25
+    shares = np.bincount(index) / index.size
+    assert_allclose(proba(decoder, silent), np.tile(shares, (index.size, 1)), atol=0.05)
+
+
+def test_a_first_guess_that_speaks_for_the_other_side_is_dropped():
+    book = BOOKS["two classes"]
+    index = classes_of(60, 2)
+    backwards = Outputs(-outputs_of(book, index).margins, "leave_one_out")
+    assert CoupledSoftmax().fit(book, backwards, index).fit_.scale == 0.0
 
 
 # Priors ----------------------------------------------------------------------------------------------------

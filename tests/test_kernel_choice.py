@@ -59,7 +59,7 @@ def test_designed_problems_get_their_kernel(draw, seed, selection):
 def test_the_choice_is_the_machine_of_that_name():
     rows, y = products(0)
     chosen = LSSVMClassifier().fit(rows, y)
-    named = LSSVMClassifier(kernel="poly", degree=2).fit(rows, y)
+    named = LSSVMClassifier(kernel=Polynomial(2, centred=True)).fit(rows, y)
     assert named.kernel_losses_ is None
     # The two searches start from different samples, and end at nearly the same place.
     assert_allclose(np.log(chosen.C_), np.log(named.C_), atol=0.5)
@@ -79,7 +79,7 @@ def test_no_degree_means_two_three_or_four(seed):
 def test_a_degree_is_kept_when_kernels_are_compared():
     model = LSSVMClassifier(degree=4, coef0=2.0).fit(X, Y)
     assert list(model.kernel_losses_) == ["laplacian", "rbf", "poly, degree 4"]
-    assert candidates(None, 4, 2.0, fixed=False)[2] == Polynomial(4, 2.0)
+    assert candidates(None, 4, 2.0, fixed=False)[2] == Polynomial(4, 2.0, centred=True)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,9 @@ def _draw(paper: str, wanted: list[str], folder: Path) -> None:
         except ReproductionError as error:
             fail(str(error))
         except OSError as error:
-            fail(f"cannot write to the results folder {folder}: {error.strerror or error}")
+            if error.strerror is None:  # not from the system: there is no data
+                fail(str(error))
+            fail(f"cannot write to the results folder {folder}: {error.strerror}")
 
 
 def _chooser(experiments: dict[str, Experiment], datasets: list[str] | None) -> Callable[[Key], bool] | None:

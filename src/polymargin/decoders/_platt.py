@@ -38,7 +38,11 @@ class Sigmoids:
 
 
 def fit_sigmoids(
-    margins: Array, signs: Array, sample_weight: Array | None = None, smoothing: bool = True
+    margins: Array,
+    signs: Array,
+    sample_weight: Array | None = None,
+    smoothing: bool = True,
+    increasing: bool = False,
 ) -> Sigmoids:
     """Fit one sigmoid per column by maximum likelihood.
 
@@ -53,6 +57,9 @@ def fit_sigmoids(
     smoothing : bool, default=True
         Whether the targets are Platt's, (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2), rather than one and zero. They keep the
         sigmoid finite where a margin separates the sides.
+    increasing : bool, default=False
+        Whether a sigmoid that would fall is replaced by the share of the sides: honest margins that speak for the other
+        side say nothing that could be trusted.
 
     Examples
     --------
@@ -72,6 +79,10 @@ def fit_sigmoids(
             weights[used],
             smoothing,
         )
+        if increasing and found[0, column] < 0.0:
+            found[:, column] = _fit_one(
+                np.zeros(np.count_nonzero(used)), signs[used, column] > 0, weights[used], smoothing
+            )
     return Sigmoids(*found)
 
 
@@ -82,7 +93,7 @@ def _fit_one(z: Array, positive: Array, weights: Array, smoothing: bool) -> tupl
         raise ValueError("a column has no row with a positive weight to fit its sigmoid on")
     mean = weights @ z / total
     spread = float(np.sqrt(weights @ np.square(z - mean) / total))
-    varies = spread > 1e-12 * np.abs(z).max(initial=0.0)
+    varies = spread > max(1e-9, 1e-12 * np.abs(z).max(initial=0.0))
     # Standardised, so that the units of the margins do not matter; a margin that never changes says nothing.
     x = (z - mean) / spread if varies else np.zeros_like(z)
     above, below = float(weights[positive].sum()), float(weights[~positive].sum())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from polymargin.codebooks import Codebook
@@ -12,6 +15,8 @@ from polymargin.outputs import Outputs
 
 #: With more machines than this, their squares are left out; the squares' ridge is this times that of the outputs.
 _SQUARED, _CURVED = 60, 3.0
+#: Outputs that hardly differ are not blown up: what is left in them is how each row's absence moves its surroundings.
+_LEAST_SPREAD = 0.25
 
 
 class CoupledSoftmax(ProbabilisticDecoder):
@@ -99,15 +104,18 @@ class CoupledSoftmax(ProbabilisticDecoder):
         self.largest_squares_: Array | None = None
         if codebook.n_columns <= _SQUARED:
             self.largest_squares_ = np.square(outputs.margins / self.spread_).max(axis=0)
-        self.fit_: SoftmaxFit = fit_softmax(
-            self._features(outputs),
-            smooth_targets(class_index, n_classes, share * (n_classes - 1) / n_classes),
-            sample_weight=weights,
-            ridge=self._ridges(ridge),
-            intercept_ridge=ridge,
-            anchor=self._anchor(outputs),
-            tol=1e-8,
-        )
+        problem: dict[str, Any] = {
+            "features": self._features(outputs),
+            "targets": smooth_targets(class_index, n_classes, share * (n_classes - 1) / n_classes),
+            "sample_weight": weights,
+            "ridge": self._ridges(ridge),
+            "intercept_ridge": ridge,
+            "tol": 1e-8,
+        }
+        self.fit_: SoftmaxFit = fit_softmax(**problem, anchor=self._anchor(outputs))
+        if self.fit_.scale is not None and self.fit_.scale < 0.0:
+            # A first guess that is best read backwards is worth nothing.
+            self.fit_ = replace(fit_softmax(**problem), scale=0.0)
         return self
 
     def log_proba(self, outputs: Outputs) -> Array:
@@ -139,10 +147,10 @@ class CoupledSoftmax(ProbabilisticDecoder):
 
 
 def _spread(margins: Array, weights: Array, *, about_mean: bool) -> float:
-    """Return the root mean square of all outputs taken together, or one if there is none.
+    """Return the root mean square of all outputs taken together, but not less than a quarter of a target.
 
     One-vs-all outputs are mostly negative, and are taken about their mean; elsewhere the signs are arbitrary.
     """
     shares = weights / weights.sum()
     mean = float(shares @ margins.mean(axis=1)) if about_mean else 0.0
-    return float(shares @ np.square(margins - mean).mean(axis=1)) ** 0.5 or 1.0
+    return max(float(shares @ np.square(margins - mean).mean(axis=1)) ** 0.5, _LEAST_SPREAD)

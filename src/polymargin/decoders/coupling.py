@@ -83,7 +83,9 @@ class Coupling(ProbabilisticDecoder):
         assert outputs is not None
         self.method_ = self.method or ("wlw2" if codebook.is_pairwise else "bradley-terry")
         targets = codebook.targets(class_index)
-        self.sigmoids_: Sigmoids = fit_sigmoids(outputs.margins, targets, sample_weight)
+        self.sigmoids_: Sigmoids = fit_sigmoids(
+            outputs.margins, targets, sample_weight, increasing=not self.in_sample
+        )
         weights = np.ones(class_index.size) if sample_weight is None else sample_weight
         self.column_weights_ = weights @ (targets != 0)
         self.prior_shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)

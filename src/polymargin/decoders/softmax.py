@@ -305,7 +305,7 @@ def _moments(margins: Array, weights: Array) -> tuple[Array, Array]:
     """Return the weighted means and standard deviations of the outputs; one for an output that never changes."""
     mean = weights @ margins / weights.sum()
     spread = np.sqrt(weights @ np.square(margins - mean) / weights.sum())
-    rounding = 1e-12 * np.abs(margins).max(axis=0)
+    rounding = np.maximum(1e-12 * np.abs(margins).max(axis=0), 1e-9)
     return mean, np.where(spread > rounding, spread, 1.0)
 
 

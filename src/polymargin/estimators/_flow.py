@@ -198,7 +198,7 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         if self.support_.size < weights.size:
             X = X[np.ix_(self.support_, self.support_)] if kernel.precomputed else X[self.support_]
         return TrainingRows(
-            kernel,
+            kernel.fitted(X, weights[self.support_]),
             X,
             class_index[self.support_],
             weights[self.support_],

@@ -34,7 +34,7 @@ def candidates(kernel: Any, degree: Any, coef0: float, *, fixed: bool) -> list[K
     if kernel is None:
         if fixed:
             return [RBF()]
-        return [Laplacian(), RBF(), Polynomial(2 if degree is None else degree, coef0)]
+        return [Laplacian(), RBF(), Polynomial(2 if degree is None else degree, coef0, centred=True)]
     if kernel == "poly" and degree is None and not fixed:
         return [Polynomial(number, coef0) for number in (2, 3, 4)]
     return [resolve_kernel(kernel, 3 if degree is None else degree, coef0)]
@@ -71,7 +71,7 @@ def choose_kernel(
     part = sample(data)
     losses: dict[str, float] = {}
     best: tuple[Kernel, LSSVMBank] | None = None
-    for kernel in kernels:
+    for kernel in (kernel.fitted(data.X, data.weights) for kernel in kernels):
         bank = train(replace(part, kernel=kernel))
         loss = _loss(part, bank, codebook, decoder)
         if best is None or loss < min(losses.values()):

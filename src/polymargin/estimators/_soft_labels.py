@@ -32,7 +32,7 @@ def are_soft(y: Any) -> bool:
 
 
 def check_soft_labels(y: Any, n_rows: int, classes: Any = None) -> tuple[Array, Array]:
-    """Return the soft labels, rows summing to one exactly, and the classes that the columns stand for.
+    """Return the soft labels, rows summing to one exactly, and the classes that the columns stand for, sorted.
 
     Parameters
     ----------
@@ -57,7 +57,9 @@ def check_soft_labels(y: Any, n_rows: int, classes: Any = None) -> tuple[Array, 
         raise ValueError(
             f"soft labels of every row must sum to one; those of row {row} sum to {sums[row]:.6g}"
         )
-    return P / sums[:, np.newaxis], _names(classes, P.shape[1])
+    names = _names(classes, P.shape[1])
+    order = np.argsort(names, kind="stable")  # as scikit-learn has them, and its scorers expect
+    return (P / sums[:, np.newaxis])[:, order], names[order]
 
 
 def _names(classes: Any, n_columns: int) -> Array:

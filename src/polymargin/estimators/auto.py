@@ -16,6 +16,7 @@ from polymargin.decoders._base import prior_shift, reweighted
 from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._pool import pool_weights, pooled
 from polymargin.estimators.lssvm import LSSVMClassifier
+from polymargin.kernels import Polynomial
 
 Array = NDArray[Any]
 
@@ -34,7 +35,7 @@ class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
     ----------
     members : sequence of LSSVMClassifier or None, default=None
         The members, which are cloned. Their decoding must be probabilistic and learned. None: one-vs-one machines with
-        the kernels "rbf", "laplacian" and "poly" of degree 2, and one-vs-all machines with "laplacian".
+        the kernels "rbf", "laplacian" and ``Polynomial(2, centred=True)``, and one-vs-all machines with "laplacian".
     priors : None, "uniform", "empirical" or array of shape (K,), default=None
         The class frequencies to expect in use. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
@@ -160,7 +161,7 @@ class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
             members = [
                 LSSVMClassifier(kernel="rbf"),
                 LSSVMClassifier(kernel="laplacian"),
-                LSSVMClassifier(kernel="poly", degree=2),
+                LSSVMClassifier(kernel=Polynomial(2, centred=True)),
                 LSSVMClassifier(kernel="laplacian", coding="one-vs-all"),
             ]
             if _two_classes(y):

@@ -38,9 +38,9 @@ class LSSVMClassifier(DichotomyClassifier):
     C : float or None, default=None
         Regularisation, the larger the less; the papers' γ = ζ/μ. None: selected inside ``fit``.
     kernel : {"linear", "poly", "rbf", "laplacian", "precomputed"}, callable or None, default=None
-        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values. None: "laplacian", "rbf"
-        or "poly" of degree 2, whichever the decoder's honest log-loss favours (compared on 1000 rows if there are
-        more); "rbf" where gamma is given as a number or ``selection=None``.
+        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values. None: "laplacian",
+        "rbf" or "poly" of degree 2 about the mean of the rows, whichever the decoder's honest log-loss favours
+        (compared on 1000 rows if there are more); "rbf" where gamma is given as a number or ``selection=None``.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of "rbf", "laplacian" and "poly"; the papers' σ² is 1/gamma. None: selected inside ``fit``.
     degree : float or None, default=None

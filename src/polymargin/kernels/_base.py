@@ -51,6 +51,10 @@ class Kernel(ABC):
         """Return the symmetric base matrix among some of the training rows."""
         return self.base(X[rows])
 
+    def fitted(self, X: Any, weights: Array) -> Kernel:
+        """Return the kernel for these training rows: itself, unless it looks at them, as a centred polynomial does."""
+        return self
+
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return the value of gamma that is natural for the scale of X: the origin of every search."""
         return 1.0

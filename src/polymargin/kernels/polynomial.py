@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from polymargin.kernels._base import Array, Kernel, inner_products, squared_norms, weighted_moments
 
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
-    """K(x, z) = (gamma x·z + coef0)^degree; gamma = 1 is the kernel of the papers."""
+    """K(x, z) = (gamma x·z + coef0)^degree; gamma = 1 is the kernel of the papers.
+
+    A polynomial depends on where the origin is, and far from it all rows look alike: ``centred`` puts the origin at the
+    mean of the training rows.
+    """
 
     degree: float = 3
     coef0: float = 1.0
+    centred: bool = field(default=False, repr=False)
+    centre: Array | None = field(default=None, compare=False, repr=False)
+
+    def fitted(self, X: Any, weights: Array) -> Polynomial:
+        """Return the kernel with its origin at the mean of the rows, if it is to be centred."""
+        return replace(self, centre=weighted_moments(X, weights)[0]) if self.centred else self
 
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the inner products."""
-        return inner_products(X, Z)
+        if self.centre is None:
+            return inner_products(X, Z)
+        Z = X if Z is None else Z
+        if not sparse.issparse(X) and not sparse.issparse(Z):
+            return inner_products(X - self.centre, Z - self.centre)
+        products = inner_products(X, Z)
+        products -= np.asarray(X @ self.centre)[:, np.newaxis]
+        products -= np.asarray(Z @ self.centre)[np.newaxis, :] - self.centre @ self.centre
+        return products
 
     def base_diagonal(self, X: Any) -> Array:
         """Return the squared norms."""
-        return squared_norms(X)
+        if self.centre is None:
+            return squared_norms(X)
+        if not sparse.issparse(X):
+            return squared_norms(X - self.centre)
+        return squared_norms(X) - 2.0 * np.asarray(X @ self.centre) + self.centre @ self.centre
 
     def apply(self, base: Array, gamma: float) -> Array:
         """Return (gamma base + coef0)^degree."""
@@ -39,5 +62,5 @@ class Polynomial(Kernel):
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared norm of a row."""
         mean, variance = weighted_moments(X, weights)
-        size = float(variance.sum() + mean @ mean)
+        size = float(variance.sum()) + (0.0 if self.centred else float(mean @ mean))
         return 1.0 / size if size > 0 else 1.0

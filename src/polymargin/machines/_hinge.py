@@ -175,7 +175,8 @@ class HingeRows:
 def lazy_kernel(kernel: Kernel, *rows: Any) -> bool:
     """Tell whether the solver can compute this kernel between these rows by itself."""
     whole = float(getattr(kernel, "degree", 1)).is_integer() and getattr(kernel, "degree", 1) >= 1
-    return type(kernel) in _LAZY and whole and all(isinstance(X, np.ndarray) for X in rows)
+    centred = getattr(kernel, "centre", None) is not None
+    return type(kernel) in _LAZY and whole and not centred and all(isinstance(X, np.ndarray) for X in rows)
 
 
 def lazy_gram(kernel: Kernel, X: Array, gamma: float, dtype: Any = None) -> LazyGram:

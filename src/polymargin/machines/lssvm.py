@@ -198,7 +198,7 @@ def fit_lssvm_bank(
     """
     targets, groups = row_groups(data, codebook, selection)
     inferred = C is None or (gamma is None and data.kernel.tunable)
-    if inferred or keep_factors:
+    if (inferred and selection == "evidence") or keep_factors:
         _check_weights(groups)
     if pools is None:
         pools = [np.array([column]) for column in range(codebook.n_columns)]

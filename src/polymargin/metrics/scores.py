@@ -36,6 +36,12 @@ def log_loss(class_index: Array, log_proba: Array, *, sample_weight: Array | Non
     >>> log_loss(np.array([0, 1]), np.log([[0.5, 0.5], [0.5, 0.5]]))
     0.693...
     """
+    log_proba, class_index = np.asarray(log_proba, dtype=np.float64), np.asarray(class_index)
+    if (log_proba > 1e-9).any():
+        raise ValueError(
+            "log_loss takes the logarithms of probabilities, which are never positive: give predict_log_proba(X) or "
+            "np.log(proba)"
+        )
     losses = -log_proba[np.arange(class_index.size), class_index]
     if sample_weight is not None:  # a row that does not count may have lost infinitely much
         losses = np.where(sample_weight > 0.0, losses, 0.0)
@@ -50,5 +56,6 @@ def brier_score(class_index: Array, proba: Array, *, sample_weight: Array | None
     >>> brier_score(np.array([0, 1]), np.array([[0.5, 0.5], [0.5, 0.5]]))
     0.5
     """
-    truth = np.eye(proba.shape[1])[class_index]
+    proba = np.asarray(proba, dtype=np.float64)
+    truth = np.eye(proba.shape[1])[np.asarray(class_index)]
     return float(np.average(np.square(proba - truth).sum(axis=1), weights=sample_weight))

@@ -36,6 +36,8 @@ __all__ = ["Criterion", "Group", "Samples", "choose", "press"]
 RIDGE_LIMITS, PER_DECADE = (1e-9, 1e4), 2
 #: The least ridge is also this times the square of the weight of the rows: below, rounding decides.
 _ROUNDING = 1e-14
+#: Nor is it less than this times the trace before centring: what centring takes away leaves its rounding behind.
+_CANCELLED = 1e-12
 #: The coarse search samples between so many rows of every group, and about as many as make for so many operations.
 _SAMPLED_ROWS, _SAMPLED_OPERATIONS = (40, 200), 8e6
 #: There are no further steps for "gcv", so it looks at more rows at once.
@@ -151,6 +153,7 @@ class Samples:
                     "the kernel matrix holds infinite or undefined values; scale the features, for example with "
                     "StandardScaler"
                 )
+            magnitudes = np.einsum("pii,pi->p", np.abs(K), self._weights)
             row_means = np.einsum("pij,pj->pi", K, self._weights) / self.totals[:, np.newaxis]
             grand_means = np.einsum("pi,pi->p", row_means, self._weights) / self.totals
             K -= row_means[:, :, np.newaxis]
@@ -163,7 +166,7 @@ class Samples:
             eigenvalues, vectors = np.linalg.eigh(K)
             loadings = np.swapaxes(vectors, 1, 2) @ self._targets
             self._known[gamma] = _Spectra(
-                np.maximum(eigenvalues, 0.0), vectors, np.square(vectors), loadings, lifts
+                np.maximum(eigenvalues, 0.0), vectors, np.square(vectors), loadings, lifts, magnitudes
             )
         return self._known[gamma]
 
@@ -203,7 +206,9 @@ class Samples:
         if ridge is not None:
             return ridge, float(total(np.log([ridge]))[0])
         scale = float(np.mean(self.spectra(gamma).lifts[mask.any(axis=1)]))
-        low, high = (float(np.log(f * scale)) for f in (self.least_ridge, RIDGE_LIMITS[1]))
+        magnitude = float(self.spectra(gamma).magnitudes[mask.any(axis=1)].max())
+        low = float(np.log(max(self.least_ridge * scale, _CANCELLED * magnitude)))
+        high = max(float(np.log(RIDGE_LIMITS[1] * scale)), low + np.log(10.0))
         grid = log_grid(low, high, PER_DECADE)
         step = grid[1] - grid[0]
         costs = total(grid)
@@ -220,10 +225,16 @@ class _Spectra:
     """The eigendecompositions of a stack of centred matrices."""
 
     def __init__(
-        self, eigenvalues: Array, vectors: Array, squares: Array, loadings: Array, lifts: Array
+        self,
+        eigenvalues: Array,
+        vectors: Array,
+        squares: Array,
+        loadings: Array,
+        lifts: Array,
+        magnitudes: Array,
     ) -> None:
         self.eigenvalues, self.vectors, self.squares = eigenvalues, vectors, squares
-        self.loadings, self.lifts = loadings, lifts
+        self.loadings, self.lifts, self.magnitudes = loadings, lifts, magnitudes
 
 
 def press(
@@ -260,9 +271,10 @@ def press(
         A ridge below this multiple of the mean eigenvalue is refused, with LinAlgError.
     """
     K = kernel.apply(base, gamma)
+    magnitude = float(weights @ np.abs(np.diagonal(K)))
     slope = kernel.slope(base, K, gamma) if with_gamma else None
     centring, A = centre(K, weights)
-    if ridge < 0.5 * least_ridge * centring.lift:
+    if least_ridge and ridge < 0.5 * max(least_ridge * centring.lift, _CANCELLED * magnitude):
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
     centred, _ = centring.targets(targets)
     P = _inverse(A, centring, ridge)
