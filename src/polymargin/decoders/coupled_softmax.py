@@ -17,6 +17,8 @@ from polymargin.outputs import Outputs
 _SQUARED, _CURVED = 60, 3.0
 #: Outputs that hardly differ are not blown up: what is left in them is how each row's absence moves its surroundings.
 _LEAST_SPREAD = 0.25
+#: Outputs below this are silence.
+_SILENT = 1e-9
 
 
 class CoupledSoftmax(ProbabilisticDecoder):
@@ -139,11 +141,10 @@ class CoupledSoftmax(ProbabilisticDecoder):
         """Return W, the logits of the first guess, shape (n, K)."""
         if self.coupling_ is not None:
             return self.coupling_.log_proba(outputs)
-        return (
-            outputs.margins
-            / self.spread_
-            @ self.codebook_.matrix.T.clip(min=0 if self.codebook_.n_columns > 1 else -1)
-        )
+        signs = self.codebook_.matrix.T.clip(min=0 if self.codebook_.n_columns > 1 else -1)
+        # The scale of the first guess is free, so outputs that are nothing but rounding must not be one.
+        heard = np.where(np.abs(outputs.margins) > _SILENT, outputs.margins, 0.0)
+        return heard / self.spread_ @ signs
 
 
 def _spread(margins: Array, weights: Array, *, about_mean: bool) -> float:
