@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from polymargin._progress import Count, Progress, notes, shown
+from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
 from polymargin.estimators._growth import SINGLE, TwoSides
@@ -95,22 +96,23 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight)
         decoder = self._resolved_decoder()
-        with shown(self.verbose) as progress:
-            codebook = self._resolved_codebook(data, progress)
-            decoder.check(codebook)
-            self._fit_machines(data, codebook, decoder, progress)
-            outputs = None
-            if decoder.learns:
-                outputs = self._training_outputs(honest=not decoder.in_sample, progress=progress)
-            rows = self._decoder_rows(data, outputs, decoder, weighted=sample_weight is not None)
-        self.codebook_ = codebook
-        self.decoder_ = decoder.fit(
-            codebook,
-            rows.outputs,
-            rows.class_index,
-            priors=self._resolved_priors(data),
-            sample_weight=rows.weights,
-        )
+        with blas_threads_for(data.class_index.size):
+            with shown(self.verbose) as progress:
+                codebook = self._resolved_codebook(data, progress)
+                decoder.check(codebook)
+                self._fit_machines(data, codebook, decoder, progress)
+                outputs = None
+                if decoder.learns:
+                    outputs = self._training_outputs(honest=not decoder.in_sample, progress=progress)
+                rows = self._decoder_rows(data, outputs, decoder, weighted=sample_weight is not None)
+            self.codebook_ = codebook
+            self.decoder_ = decoder.fit(
+                codebook,
+                rows.outputs,
+                rows.class_index,
+                priors=self._resolved_priors(data),
+                sample_weight=rows.weights,
+            )
         return self
 
     def _decoder_rows(

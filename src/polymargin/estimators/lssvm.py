@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
+from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
@@ -212,7 +213,8 @@ default="one-vs-one"
     def _fit_and_tell(self, X: Any, y: Any, sample_weight: Any) -> tuple[DecoderRows, Array]:
         """Fit; return the rows the decoder learned from, and what it says of each having learned from others."""
         decoder = self.fit(X, y, sample_weight)._resolved_decoder()
-        return honest_log_proba(self.bank_.data, self.bank_, self.codebook_, decoder)
+        with blas_threads_for(self.bank_.data.class_index.size):
+            return honest_log_proba(self.bank_.data, self.bank_, self.codebook_, decoder)
 
     @property
     def _kernels(self) -> list[Kernel]:
