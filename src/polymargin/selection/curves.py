@@ -7,17 +7,19 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import lapack
 from sklearn.utils import check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 
 from polymargin import _memory
 from polymargin.kernels import resolve_kernel
+from polymargin.selection.leave_one_out import unbiased_inverse
+from polymargin.solvers.centring import centre
 
 Array = NDArray[Any]
 
 __all__ = ["LeaveOneOutCurves", "leave_one_out_curves"]
 
+_NO_KERNEL = "the kernel matrix is infinite or not positive semi-definite; scale the features, for example with StandardScaler"
 _LABELS = {"cv": "CV", "gcv": "GCV", "press": "PRESS"}
 #: CV solid and GCV dashed, as in the paper.
 _STYLES = {"cv": "-", "gcv": "--", "press": ":"}
@@ -165,21 +167,15 @@ def leave_one_out_curves(
 def _criteria(K: Array, targets: Array, own: Array, C: float) -> tuple[float, float, float]:
     """Return CV, GCV and PRESS for one kernel matrix, which is overwritten."""
     n = own.size
-    K[np.diag_indices(n)] += 1.0 / C
-    finite = np.isfinite(K).all()
-    lower, info = lapack.dpotrf(K.T, lower=1, overwrite_a=1)
-    if info != 0 or not finite:
-        raise ValueError(
-            "the kernel matrix is infinite or not positive semi-definite; scale the features, for example with "
-            "StandardScaler"
-        )
-    inverse, _ = lapack.dpotri(lower, lower=1, overwrite_c=1)
-    inverse = np.tril(inverse)
-    inverse += np.tril(inverse, -1).T
-    sums = inverse.sum(axis=1)
-    diagonal = np.diagonal(inverse) - np.square(sums) / sums.sum()
-    solved = inverse @ targets
-    coefficients = solved - np.outer(sums, sums @ targets / sums.sum())
+    if not np.isfinite(K).all():
+        raise ValueError(_NO_KERNEL)
+    centring, A = centre(K, np.ones(n))
+    try:
+        inverse = unbiased_inverse(A, centring, 1.0 / C)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(_NO_KERNEL) from error
+    diagonal = np.diagonal(inverse)
+    coefficients = inverse @ centring.targets(targets)[0]
     left_out = coefficients / diagonal[:, np.newaxis]
     own_residuals = coefficients[np.arange(n), own] / C
     cv = float(np.mean(np.square(left_out[np.arange(n), own])))

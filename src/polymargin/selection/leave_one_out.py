@@ -26,6 +26,7 @@ from polymargin._progress import Count
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import Choice, Pool, climb, log_grid
 from polymargin.solvers.centring import Centring, centre
+from polymargin.solvers.ridge import symmetric_inverse
 
 Array = NDArray[Any]
 Criterion = Literal["loo", "gcv"]
@@ -277,7 +278,7 @@ def press(
     if least_ridge and ridge < 0.5 * max(least_ridge * centring.lift, _CANCELLED * magnitude):
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
     centred, _ = centring.targets(targets)
-    P = _inverse(A, centring, ridge)
+    P = unbiased_inverse(A, centring, ridge)
     roots = centring.roots[:, np.newaxis]
     copies = np.maximum(weights if copies is None else copies, 1.0)[:, np.newaxis]
 
@@ -308,15 +309,13 @@ def press(
     return value, slopes
 
 
-def _inverse(A: Array, centring: Centring, ridge: float) -> Array:
-    """Return the inverse of A + ε without the bias direction; A is overwritten."""
+def unbiased_inverse(A: Array, centring: Centring, ridge: float) -> Array:
+    """Return P, the inverse of A + ε without the bias direction; A is overwritten."""
     A[np.diag_indices_from(A)] += ridge
-    lower, info = lapack.dpotrf(A, lower=1, overwrite_a=1)
+    lower, info = lapack.dpotrf(A, lower=1, overwrite_a=1, clean=1)
     if info != 0:
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
-    P, _ = lapack.dpotri(lower, lower=1, overwrite_c=1)
-    P = np.tril(P)
-    P += np.tril(P, -1).T
+    P = symmetric_inverse(lower)
     direction = centring.bias_direction
     P -= direction[:, np.newaxis] * (direction / (centring.lift + ridge))
     return P

@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, lapack, solve_triangular
 from scipy.special import softmax
 
+from polymargin.solvers.ridge import symmetric_inverse
+
 Array = NDArray[Any]
 
 __all__ = ["Solution", "Status", "fit_kernel_logistic", "leave_one_out_logits", "matrices_needed"]
@@ -273,7 +275,7 @@ class _Hessian:
             B = np.asfortranarray(Q * roots)
             B *= roots[:, np.newaxis]
             B[np.diag_indices(n)] += 1.0
-            inverse = _inverse(B)
+            inverse = symmetric_inverse(_cholesky(B))
             inverse *= roots
             inverse *= roots[:, np.newaxis]
             self.E[k] = inverse
@@ -365,12 +367,3 @@ def _cholesky(A: Array) -> Array:
     if info != 0:
         raise np.linalg.LinAlgError(_INDEFINITE)
     return np.asarray(factor)
-
-
-def _inverse(A: Array) -> Array:
-    """Return the inverse of a positive definite matrix, which is overwritten."""
-    inverse, _ = lapack.dpotri(_cholesky(A), lower=1, overwrite_c=1)
-    # The factor is clean: above its diagonal there are zeros, which the other half fills.
-    inverse += inverse.T
-    inverse[np.diag_indices_from(inverse)] *= 0.5
-    return np.asarray(inverse)

@@ -107,6 +107,15 @@ def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
     return CholeskyFactor(lower, n_columns)
 
 
+def symmetric_inverse(lower: Array) -> Array:
+    """Return the whole inverse from a Cholesky factor with zeros above its diagonal, which is overwritten."""
+    inverse, _ = lapack.dpotri(lower, lower=1, overwrite_c=1)
+    # The other half fills the zeros.
+    inverse += inverse.T
+    inverse[np.diag_indices_from(inverse)] *= 0.5
+    return np.asarray(inverse)
+
+
 def spectral(A: Array, ridges: Array) -> SpectralFactor:
     """Decompose A once for many ridges, one per column."""
     eigenvalues, vectors = np.linalg.eigh(A)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from polymargin.reproduction import ReproductionError
+from polymargin.reproduction.pictures import new_picture, save_picture
 
 __all__ = ["SLOPES", "draw", "sigmoid"]
 
@@ -49,15 +49,8 @@ def draw(path: Path) -> Path:
     ReproductionError
         If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ReproductionError(
-            "figures need matplotlib, which is not installed: pip install 'polymargin[plot]'"
-        ) from error
-
+    figure = new_picture((7.0, 4.4))
     g = np.linspace(-3.0, 3.0, 601)
-    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
     axes = figure.subplots()
     for value in (0.0, 0.5, 1.0):
         axes.axhline(value, color="#d0d0d0", linewidth=0.8, zorder=0)
@@ -76,6 +69,4 @@ def draw(path: Path) -> Path:
     axes.legend(frameon=False, loc="upper left")
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    return path
+    return save_picture(figure, path)

@@ -26,7 +26,7 @@ from polymargin.papers.gonen2008.synthetic import (
     outputs,
     train,
 )
-from polymargin.reproduction import ReproductionError
+from polymargin.reproduction.pictures import new_picture, save_picture
 
 __all__ = [
     "FIGURES",
@@ -123,23 +123,6 @@ def r4_panels(kernel: str, densities: Mapping[str, str], seed: int = _R4_SEED) -
     return panels
 
 
-def _new_figure(**options: Any) -> Any:
-    """Return an empty matplotlib figure, or say what to install."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ReproductionError(
-            "figures need matplotlib, which is not installed: pip install 'polymargin[plot]'"
-        ) from error
-    return Figure(layout="constrained", **options)
-
-
-def _save(figure: Any, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    return path
-
-
 def _grid(low: Array, high: Array, n: int = 300) -> tuple[Array, Array, Array]:
     """Return the coordinates of a grid and its points, shape (n², 2)."""
     x, y = np.linspace(low[0], high[0], n), np.linspace(low[1], high[1], n)
@@ -197,7 +180,7 @@ def _legend(figure: Any, n_classes: int, *, truth: bool) -> None:
 def draw_figure1(path: Path) -> Path:
     """Draw Figure 1: toy data with two outliers, six support vectors with hard labels, four with soft ones."""
     panels = toy_panels()
-    figure = _new_figure(figsize=(9.0, 4.4))
+    figure = new_picture((9.0, 4.4))
     low, high = panels[0].split.X.min(axis=0) - 0.6, panels[0].split.X.max(axis=0) + 0.6
     x, y, points = _grid(low, high)
     for axes, panel in zip(figure.subplots(1, 2, sharex=True, sharey=True), panels, strict=True):
@@ -222,12 +205,12 @@ def draw_figure1(path: Path) -> Path:
         axes.set(xlabel="$x_1$", aspect="equal")
     figure.axes[0].set_ylabel("$x_2$")
     _legend(figure, 2, truth=False)
-    return _save(figure, path)
+    return save_picture(figure, path)
 
 
 def _draw_r4(path: Path, panels: Sequence[Panel], shape: tuple[int, int], size: tuple[float, float]) -> Path:
     """Draw machines on R4 with the truth behind them."""
-    figure = _new_figure(figsize=size)
+    figure = new_picture(size)
     low, high = panels[0].split.X.min(axis=0) - 0.4, panels[0].split.X.max(axis=0) + 0.4
     x, y, points = _grid(low, high)
     r4 = generators()["r4"]
@@ -245,7 +228,7 @@ def _draw_r4(path: Path, panels: Sequence[Panel], shape: tuple[int, int], size: 
     for axes in grid[:, 0]:
         axes.set_ylabel("$x_2$")
     _legend(figure, 3, truth=True)
-    return _save(figure, path)
+    return save_picture(figure, path)
 
 
 def _draw_gaussians(axes: Any, generator: Any) -> None:
@@ -288,7 +271,7 @@ def draw_decomposition(path: Path, parts: Mapping[str, Parts]) -> Path:
 
     The noise is the same for all and most of the error, so it is written, not drawn.
     """
-    figure = _new_figure(figsize=(10.0, 7.2))
+    figure = new_picture((10.0, 7.2))
     grid = figure.subplots(2, 2, sharey="row", width_ratios=[len(KNN) + 1, len(WINDOWS) + 1])
     layers = (("bias", "#d55e00"), ("variance", "#56b4e9"))
     for row, kind in enumerate(("soft", "votes")):
@@ -324,7 +307,7 @@ def draw_decomposition(path: Path, parts: Mapping[str, Parts]) -> Path:
     grid[1, 0].set_ylabel(f"{noise}\nlabels of the machines")
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles[::-1], labels[::-1], loc="outside lower center", ncols=3, frameon=False)
-    return _save(figure, path)
+    return save_picture(figure, path)
 
 
 _FAMILIES = {"k-NN": KNN, "windows": WINDOWS}
@@ -339,7 +322,7 @@ def _short(density: str) -> str:
 
 def draw_effect(path: Path, effects: Mapping[str, Effect], title: str) -> Path:
     """Draw accuracy (above) and support vectors (below) over the neighbourhood, for validation and test."""
-    figure = _new_figure(figsize=(9.5, 6.4))
+    figure = new_picture((9.5, 6.4))
     grid = figure.subplots(2, 2, sharey="row", sharex="col", width_ratios=[len(KNN) + 1, len(WINDOWS) + 1])
     for column, (name, family) in enumerate(_FAMILIES.items()):
         densities = [HARD, *(density for density in family if density in effects)]
@@ -369,7 +352,7 @@ def draw_effect(path: Path, effects: Mapping[str, Effect], title: str) -> Path:
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-    return _save(figure, path)
+    return save_picture(figure, path)
 
 
 def draw_figure5(path: Path) -> Path:

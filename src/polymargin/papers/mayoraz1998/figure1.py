@@ -15,7 +15,7 @@ from polymargin.decoders import Argmax
 from polymargin.kernels import Linear
 from polymargin.machines import TrainingRows
 from polymargin.outputs import Outputs
-from polymargin.reproduction import ReproductionError
+from polymargin.reproduction.pictures import new_picture, save_picture
 
 __all__ = ["MEANS", "Boundaries", "boundaries", "draw", "sample"]
 
@@ -133,16 +133,9 @@ def draw(path: Path) -> Path:
     ReproductionError
         If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ReproductionError(
-            "figures need matplotlib, which is not installed: pip install 'polymargin[plot]'"
-        ) from error
-
+    figure = new_picture((10.0, 5.4))
     X, class_index = sample()
     found = boundaries(X, class_index)
-    figure = Figure(figsize=(10.0, 5.4), layout="constrained")
     whole, close = figure.subplots(1, 2, width_ratios=[1.15, 1.0])
     for axes, size in ((whole, 20.0), (close, 60.0)):
         for k, (colour, marker) in enumerate(_CLASSES):
@@ -169,6 +162,4 @@ def draw(path: Path) -> Path:
     close.set_title("Where the boundaries cross", loc="left", fontsize=11)
     handles, labels = whole.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, handlelength=4.0)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    return path
+    return save_picture(figure, path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from polymargin.papers.shim2008.rows import bandwidths, draw_rows
 from polymargin.papers.shim2008.table51 import PRINTED_SIGMA2, Table51
-from polymargin.reproduction import ReproductionError
+from polymargin.reproduction.pictures import new_picture, save_picture
 from polymargin.selection.curves import LeaveOneOutCurves, leave_one_out_curves
 
 __all__ = ["curves", "draw"]
@@ -42,14 +42,7 @@ def draw(path: Path) -> Path:
     ReproductionError
         If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ReproductionError(
-            "figures need matplotlib, which is not installed: pip install 'polymargin[plot]'"
-        ) from error
-
-    figure = Figure(figsize=(11.0, 3.8), layout="constrained")
+    figure = new_picture((11.0, 3.8))
     found = curves()
     for axes, (dataset, curve) in zip(figure.subplots(1, 3), found.items(), strict=True):
         curve.plot(axes, bandwidth=True)
@@ -62,6 +55,4 @@ def draw(path: Path) -> Path:
     figure.suptitle(
         "Leave-one-out error, C = 10; grey: the σ² of the paper, by CV and (dashed) by GCV", fontsize=11
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    return path
+    return save_picture(figure, path)
