@@ -19,7 +19,10 @@ Array = NDArray[Any]
 
 __all__ = ["LeaveOneOutCurves", "leave_one_out_curves"]
 
-_NO_KERNEL = "the kernel matrix is infinite or not positive semi-definite; scale the features, for example with StandardScaler"
+_NO_KERNEL = (
+    "the kernel matrix is infinite or not positive semi-definite; "
+    "scale the features, for example with StandardScaler"
+)
 _LABELS = {"cv": "CV", "gcv": "GCV", "press": "PRESS"}
 #: CV solid and GCV dashed, as in the paper.
 _STYLES = {"cv": "-", "gcv": "--", "press": ":"}
