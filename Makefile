@@ -39,9 +39,9 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[cli]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[test,lint,plot,pandas]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,lint,plot]'
 	@touch $@ $(VENV)/.run

@@ -55,6 +55,9 @@ class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
         How much each counts.
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
+    loo_log_proba_ : ndarray of shape (n_support, K)
+        The pool's log-probabilities of the training rows (those of positive weight), each held out by machines and
+        decoders.
     loo_log_loss_ : float
         The pool's log-loss on the training rows, each held out by machines and decoders. (The weights, a handful of
         numbers, have seen them all.)
@@ -129,8 +132,13 @@ class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
             self.feature_names_in_ = first.feature_names_in_
         self.members_ = members
         weights = pool_weights(honest, rows.class_index, rows.weights)
-        log_p = pooled(honest, weights)[np.arange(rows.class_index.size), rows.class_index]
-        self.loo_log_loss_ = -float(rows.weights @ log_p / rows.weights.sum())
+        log_p = pooled(honest, weights)
+        own = log_p[np.arange(rows.class_index.size), rows.class_index]
+        self.loo_log_loss_ = -float(rows.weights @ own / rows.weights.sum())
+        soft_labels = first.bank_.data.soft_labels
+        if soft_labels is not None:  # a row stands once for every class that it may belong to
+            log_p = log_p[np.unique(np.nonzero(soft_labels)[0], return_index=True)[1]]
+        self.loo_log_proba_ = log_p
         self.weights_ = weights
         return self
 

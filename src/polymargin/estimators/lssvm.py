@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin._progress import Progress
 from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook
-from polymargin.decoders import Decoder
+from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
 from polymargin.estimators._kernel_choice import KernelChoice, candidates, choose_kernel, honest_log_proba
 from polymargin.estimators._soft_labels import DecoderRows
@@ -98,6 +98,11 @@ default="one-vs-one"
     loo_margins_ : ndarray of shape (n_support, L)
         What each machine would say of each training row had it been trained without that row: exact, and free.
         (Of a row of weight s > 1, which counts as s rows, one is left out.)
+    loo_log_proba_ : ndarray of shape (n_support, K)
+        Honest log-probabilities of the training rows: the decoder, learned from other rows, reads the leave-one-out
+        outputs. For decodings that learn probabilities; computed when first asked for.
+    loo_log_loss_ : float
+        Their log-loss, an estimate of the log-loss on new rows.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -237,6 +242,33 @@ default="one-vs-one"
         variances = self._outputs(self._new_rows(X), variances=True).variances
         assert variances is not None
         return variances
+
+    @property
+    def loo_log_proba_(self) -> Array:
+        """Honest log-probabilities of the training rows, shape (n_support, K)."""
+        check_is_fitted(self)
+        if "_loo_log_proba" not in self.__dict__:
+            self._loo_log_proba = self._honest_log_proba()
+        return self._loo_log_proba
+
+    @property
+    def loo_log_loss_(self) -> float:
+        """The log-loss of `loo_log_proba_`, weighted as the rows are."""
+        data, log_p = self.bank_.data, self.loo_log_proba_
+        labels = np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels
+        return -float(data.weights @ (labels * log_p).sum(axis=1) / data.weights.sum())
+
+    def _honest_log_proba(self) -> Array:
+        decoder = self._resolved_decoder()
+        if not (isinstance(decoder, ProbabilisticDecoder) and decoder.learns):
+            raise AttributeError(f"decoding={self.decoding!r} learns no probabilities from honest outputs")
+        data = self.bank_.data
+        with blas_threads_for(data.class_index.size):
+            _, log_p = honest_log_proba(data, self.bank_, self.codebook_, decoder)
+        if data.soft_labels is None:
+            return log_p
+        # A row with a soft label stands once for every class that it may belong to.
+        return log_p[np.unique(np.nonzero(data.soft_labels)[0], return_index=True)[1]]
 
     @property
     def kernel_(self) -> Kernel:
