@@ -11,12 +11,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from polymargin._html import ChoicesMixin
 from polymargin.densities._neighbours import Sample
 
 Array = NDArray[Any]
 
 
-class DensityClassifier(ClassifierMixin, BaseEstimator):
+class DensityClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     """Class probabilities by counting the training rows near a row."""
 
     classes_: Array

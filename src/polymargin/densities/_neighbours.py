@@ -184,7 +184,8 @@ def _share(
     if own is not None:
         there = np.arange(index.shape[0])
         counts[there, class_index] += itself * (1.0 - (portion * is_own).sum(axis=1))
-    complete = enough & ((distance[:, -1] > last[:, 0] * (1.0 + TIE)) | (q == sample.n_rows))
+    # All rows are enough, even if their weights, added up in another order, fall short of k by their rounding.
+    complete = (enough & (distance[:, -1] > last[:, 0] * (1.0 + TIE))) | (q == sample.n_rows)
     return counts, complete
 
 

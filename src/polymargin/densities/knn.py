@@ -53,10 +53,15 @@ class KNNPosterior(DensityClassifier):
         k = self.n_neighbors
         if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
             raise ValueError(f"n_neighbors must be a positive whole number, not {k!r}")
-        n = float(sample.totals.sum())
-        if k > n:
+        rows, total = sample.place.size, float(sample.totals.sum())
+        if k > total >= rows:
             raise ValueError(
-                f"n_neighbors={k} is more than the {n:g} training rows (n_samples={n:g}): lower n_neighbors"
+                f"n_neighbors={k} is more than the {total:g} training rows (n_samples={rows}): lower n_neighbors"
+            )
+        if k > total:
+            raise ValueError(
+                f"n_neighbors={k} is more than {total:g}, the sum of the sample weights. A weight is a number of "
+                "copies of its row: scale the weights such that an ordinary row has weight one, or lower n_neighbors"
             )
 
     def _new_posteriors(self, sample: Sample, queries: Any) -> Array:

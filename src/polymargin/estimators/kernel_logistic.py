@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from polymargin import _memory
+from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, Progress, shown
 from polymargin.estimators._flow import check_positive
 from polymargin.estimators._soft_labels import are_soft, check_learnable, check_soft_labels
@@ -34,7 +35,7 @@ from polymargin.solvers.kernel_logistic import (
 Array = NDArray[Any]
 
 
-class KernelLogisticClassifier(ClassifierMixin, BaseEstimator):
+class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     """Multinomial kernel logistic regression, with C and gamma chosen inside ``fit``.
 
     All classes are learned at once, without dichotomies: with the Gram matrix G it minimises

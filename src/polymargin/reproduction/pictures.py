@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from polymargin.plots._matplotlib import matplotlib_part
 from polymargin.reproduction.errors import ReproductionError
 
 
 def new_picture(figsize: tuple[float, float]) -> Any:
     """Return an empty matplotlib figure, or say what to install."""
     try:
-        from matplotlib.figure import Figure
+        Figure = matplotlib_part("figure").Figure
     except ImportError as error:
-        raise ReproductionError(
-            "figures need matplotlib, which is not installed: pip install 'polymargin[plot]'"
-        ) from error
+        raise ReproductionError(str(error)) from error
     return Figure(figsize=figsize, layout="constrained")
 
 

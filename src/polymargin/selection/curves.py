@@ -78,13 +78,9 @@ class LeaveOneOutCurves:
         matplotlib axes
         """
         if ax is None:
-            try:
-                from matplotlib.figure import Figure
-            except ImportError as error:
-                raise ImportError(
-                    "plots need matplotlib, which is not installed: pip install 'polymargin[plot]'"
-                ) from error
-            ax = Figure(figsize=(6.0, 4.0), layout="constrained").subplots()
+            from polymargin.plots._matplotlib import matplotlib_part  # which imports selection
+
+            ax = matplotlib_part("figure").Figure(figsize=(6.0, 4.0), layout="constrained").subplots()
         where = 1.0 / self.gammas if bandwidth else self.gammas
         order = np.argsort(where)
         for criterion in criteria:

@@ -1,0 +1,77 @@
+"""Calibrated probabilities on your own CSV file, with pandas and a pipeline.
+
+The file has numbers, a column of words and gaps, as files do. `AutoKernelClassifier` has nothing to tune, and knows
+how good it is before it sees a test row: its leave-one-out log-loss is honest.
+
+It prints:
+
+    log-loss: 0.62 expected from the training rows, 0.63 on test rows
+    accuracy: 70%
+    calibration error: 0.09, with 95 % confidence from 0.00 to 0.14
+         boskoop  elstar  gala  variety
+    182     0.99    0.01  0.00  boskoop
+    539     0.01    0.31  0.69     gala
+    680     0.04    0.69  0.27   elstar
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from polymargin import AutoKernelClassifier
+from polymargin.metrics import calibration_interval
+
+
+def write_orchard(path: Path) -> None:
+    """Write a table of apples: size, sugar, colour and, to be predicted, variety."""
+    rng = np.random.default_rng(0)
+    variety = rng.choice(["boskoop", "elstar", "gala"], size=800, p=[0.25, 0.35, 0.4])
+    means = pd.DataFrame(
+        {"diameter": [82, 73, 70], "sugar": [11.5, 12.5, 13.3]}, index=["boskoop", "elstar", "gala"]
+    )
+    table = means.loc[variety].reset_index(drop=True) + rng.normal(scale=[5.0, 0.8], size=(800, 2))
+    redness = pd.Series(variety).map({"boskoop": 0.3, "elstar": 0.6, "gala": 0.8})
+    table["colour"] = np.where(rng.random(800) < redness, "red", "green")
+    table.loc[rng.random(800) < 0.05, "sugar"] = np.nan
+    table.assign(variety=variety).to_csv(path, index=False)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    file = Path(folder) / "apples.csv"
+    write_orchard(file)
+    table = pd.read_csv(file)
+
+X, y = table.drop(columns="variety"), table["variety"]
+X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0, stratify=y)
+
+# Kernels compare distances: numbers are scaled, gaps filled, words become columns of zeros and ones.
+numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
+columns = make_column_transformer(
+    (numbers, make_column_selector(dtype_include="number")),
+    (
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+        make_column_selector(dtype_exclude="number"),
+    ),
+)
+model = make_pipeline(columns, AutoKernelClassifier()).fit(X_train, y_train)
+
+proba = model.predict_proba(X_test)
+error = calibration_interval(np.searchsorted(model.classes_, y_test), proba, n_bins=10, n_resamples=200)
+expected, found = model[-1].loo_log_loss_, log_loss(y_test, proba)
+print(f"log-loss: {expected:.2f} expected from the training rows, {found:.2f} on test rows")
+print(f"accuracy: {model.score(X_test, y_test):.0%}")
+print(
+    f"calibration error: {error.estimate:.2f}, with 95 % confidence from {error.low:.2f} to {error.high:.2f}"
+)
+shown = (
+    pd.DataFrame(proba, columns=model.classes_, index=X_test.index).head(3).round(2).assign(variety=y_test)
+)
+print(shown.to_string())

@@ -1,0 +1,68 @@
+"""Your own decoder: how the outputs of the machines become probabilities.
+
+A decoder is a small scikit-learn object. This one adds up, for every class, the outputs of the machines that speak for
+it, and learns one number: how much they mean. Because ``learns`` is set, `fit` is given what the machines say of rows
+they have not seen, so the number is honest. Pass the object as ``decoding=``; nothing needs to be registered.
+
+It prints:
+
+    Temperature()    log-loss 0.06  accuracy 97.8%
+                     beta 4.0, learned from outputs that are leave-one-out
+    bayes            log-loss 0.07  accuracy 97.8%
+    coupled-softmax  log-loss 0.07  accuracy 97.8%
+"""
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.datasets import load_wine
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from polymargin import LSSVMClassifier
+from polymargin.decoders import ProbabilisticDecoder
+
+
+class Temperature(ProbabilisticDecoder):
+    """p(class) ∝ exp(beta · Σ of the outputs, each with the sign it has in the class's codeword)."""
+
+    learns = True
+
+    def fit(self, codebook, outputs, class_index, *, priors=None, sample_weight=None):
+        """Choose the beta of least log-loss on the training rows."""
+        super().fit(codebook, outputs, class_index)
+        own = np.arange(class_index.size), class_index
+
+        def loss(log_beta):
+            return -np.average(
+                log_softmax(np.exp(log_beta) * self._votes(outputs), axis=1)[own], weights=sample_weight
+            )
+
+        self.beta_ = float(np.exp(minimize_scalar(loss, bounds=(-3, 5), method="bounded").x))
+        return self
+
+    def log_proba(self, outputs):
+        """Return the logarithms of the class probabilities, shape (n, K)."""
+        return log_softmax(self.beta_ * self._votes(outputs), axis=1)
+
+    def _votes(self, outputs):
+        return outputs.margins @ self.codebook_.matrix.T
+
+
+X_train, X_test, y_train, y_test = train_test_split(
+    *load_wine(return_X_y=True), test_size=0.5, random_state=0
+)
+for decoding in (Temperature(), "bayes", "coupled-softmax"):
+    model = make_pipeline(StandardScaler(), LSSVMClassifier(kernel="rbf", decoding=decoding)).fit(
+        X_train, y_train
+    )
+    proba = model.predict_proba(X_test)
+    assert (model.predict(X_test) == model.classes_[proba.argmax(axis=1)]).all()
+    print(
+        f"{decoding!s:16s} log-loss {log_loss(y_test, proba):.2f}  accuracy {model.score(X_test, y_test):.1%}"
+    )
+    if isinstance(decoding, Temperature):
+        print(f"{'':16s} beta {model[-1].decoder_.beta_:.1f}, learned from outputs that are", end=" ")
+        print(model[-1].bank_.training_outputs(honest=True).provenance.replace("_", "-"))

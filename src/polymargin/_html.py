@@ -1,0 +1,188 @@
+"""What was chosen and how good it is: a table that fitted estimators show in notebooks, in scikit-learn's diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+#: Names of more classes than this are not all written out.
+_NAMES = 8
+#: Honest probabilities that nobody has asked for yet are computed for at most this many outputs, in about 0.1 s.
+_CHEAP = 20_000
+#: What is computed when first asked for, and kept under this name.
+_LAZY = {"loo_log_proba_": "_loo_log_proba", "loo_log_loss_": "_loo_log_proba"}
+_SELECTIONS = {
+    None: "approximate leave-one-out log-loss",  # of kernel logistic regression, which has no other
+    "loo": "squared leave-one-out errors",
+    "gcv": "generalised cross-validation",
+    "evidence": "the evidence",
+    "cv": "cross-validation",
+}
+_MARK = "polymargin-choices"
+# Colours are inherited and lines drawn in the colour of the text: notebooks may be light or dark, and stripe tables.
+_STYLE = f"""<style>
+.{_MARK} table {{ border-collapse: collapse; margin: 0.3em 0.5em; font-size: 0.95em; color: inherit; }}
+.{_MARK} tr {{ background: transparent !important; }}
+.{_MARK} th, .{_MARK} td {{ padding: 0.15em 0.7em 0.15em 0; text-align: left !important; vertical-align: top;
+  border: none; border-bottom: 1px solid rgba(128, 128, 128, 0.3); color: inherit; white-space: normal; }}
+.{_MARK} th {{ font-weight: 600; opacity: 0.75; white-space: nowrap; }}
+</style>"""
+
+
+class ChoicesMixin:
+    """Shows the table of choices with scikit-learn's HTML representation; to come before BaseEstimator."""
+
+    def __dir__(self) -> list[str]:
+        # scikit-learn asks for every attribute in turn, which would compute those that wait to be asked for.
+        waiting = _waiting(self)
+        return [name for name in object.__dir__(self) if name not in waiting and hasattr(self, name)]
+
+    def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
+        """Return scikit-learn's table of parameters (1.7 and newer), with the choices above it, in pipelines too."""
+        parameters = super()._get_params_html(*args, **kwargs)  # type: ignore[misc]
+        table, shown = choices_table(self), parameters._html_repr
+        parameters._html_repr = lambda: table + shown()
+        return parameters
+
+    def _repr_html_inner(self) -> str:
+        return _with_table(self, super()._repr_html_inner())  # type: ignore[misc]
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = _with_table(self, bundle["text/html"])
+        return bundle
+
+
+def _with_table(estimator: Any, page: str) -> str:
+    """Return the page with the table, which scikit-learn before 1.7 has left out."""
+    return page if _MARK in page else page + choices_table(estimator)
+
+
+def choices_table(estimator: Any) -> str:
+    """Return the table of what a fitted estimator chose and how good it is, as HTML; empty if it is not fitted."""
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return ""
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _choices(estimator)
+    )
+    return f'{_STYLE}<div class="{_MARK}"><table><tbody>{rows}</tbody></table></div>'
+
+
+def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
+    """Yield names and values; what an estimator does not have is left out."""
+    names = [str(name) for name in np.asarray(estimator.classes_).tolist()]
+    yield "classes", f"{len(names)}: {', '.join(names[:_NAMES])}{', …' if len(names) > _NAMES else ''}"
+    kernel = getattr(estimator, "kernel_", None) or getattr(estimator, "_kernel", None)
+    if kernel is not None:
+        yield "kernel", kernel_name(kernel)
+        yield "C", _span(estimator.C_)
+        if kernel.tunable:
+            yield "gamma", _span(estimator.gamma_)
+        if estimator.C is None or (estimator.gamma is None and kernel.tunable):
+            yield "chosen by", _SELECTIONS[getattr(estimator, "selection", None)]
+    if getattr(estimator, "kernel_losses_", None):
+        yield (
+            "kernels tried",
+            "; ".join(f"{name}: {loss:.4g}" for name, loss in estimator.kernel_losses_.items()),
+        )
+    if hasattr(estimator, "codebook_"):
+        yield (
+            "coding",
+            f"{_coding(estimator)}, {len(names)} classes × {estimator.codebook_.n_columns} machines",
+        )
+        yield "decoding", _word(estimator.decoding)
+    for member, weight in zip(
+        getattr(estimator, "members_", ()), getattr(estimator, "weights_", ()), strict=True
+    ):
+        yield f"weight of {kernel_name(member.kernel_)}, {_coding(member)}", f"{weight:.2f}"
+    yield from _rows(estimator)
+    yield from _quality(estimator)
+
+
+def _rows(estimator: Any) -> Iterator[tuple[str, str]]:
+    """Yield how many rows there were, and how many of them became support vectors."""
+    first = getattr(estimator, "members_", [estimator])[0]
+    for place in ("_trained_rows", "support_", "_class_index"):
+        if hasattr(first, place):
+            n_rows = len(getattr(first, place))
+            yield "training rows", f"{n_rows}"
+            break
+    if hasattr(first, "support_"):
+        share = first.support_.size / n_rows
+        yield "support vectors", f"{first.support_.size} ({'all' if share == 1.0 else f'{share:.0%}'})"
+
+
+def _quality(estimator: Any) -> Iterator[tuple[str, str]]:
+    """Yield how good it is on rows that were held out, where that is known or soon computed."""
+    found = getattr(estimator, "selection_", None)
+    if found is not None and len(found.best_score) == 1:
+        yield "cross-validated accuracy", f"{found.best_score[0]:.1%}"
+    if _waiting(estimator):
+        decoder = estimator.decoder_
+        if not (decoder.probabilistic and decoder.learns) or decoder.needs_variances:
+            return
+        if estimator.support_.size * estimator.codebook_.n_columns > _CHEAP:
+            yield "leave-one-out log-loss", "computed when asked for: loo_log_loss_"
+            return
+    if not hasattr(estimator, "loo_log_loss_"):
+        return
+    yield "leave-one-out log-loss", f"{estimator.loo_log_loss_:.4g}"
+    first = getattr(estimator, "members_", [estimator])[0]
+    if first.bank_.data.soft_labels is None:
+        from polymargin.estimators._honest import honest_rows  # whose package imports this
+
+        yield "leave-one-out accuracy", f"{honest_rows(estimator).accuracy:.1%}"
+
+
+def _waiting(estimator: Any) -> set[str]:
+    """Return the attributes that are computed when asked for, and have not been."""
+    return {
+        name
+        for name, kept in _LAZY.items()
+        if isinstance(getattr(type(estimator), name, None), property) and kept not in vars(estimator)
+    }
+
+
+def kernel_name(kernel: Any) -> str:
+    """Return what a kernel is called in the estimators' parameters, with the degree of a polynomial.
+
+    Examples
+    --------
+    >>> from polymargin.kernels import RBF, Polynomial
+    >>> kernel_name(RBF()), kernel_name(Polynomial(2))
+    ('rbf', 'poly, degree 2')
+    """
+    if hasattr(kernel, "degree"):
+        return f"poly, degree {kernel.degree:g}"
+    if hasattr(kernel, "function"):
+        return _word(kernel.function)
+    return type(kernel).__name__.lower()
+
+
+def _coding(estimator: Any) -> str:
+    return _word(getattr(estimator, "coding", getattr(estimator, "machine", "")))
+
+
+def _word(value: Any) -> str:
+    """Return a parameter in a few words: its text, the name of a function or of a class."""
+    if isinstance(value, str):
+        return value
+    return getattr(
+        value, "__name__", "matrix" if isinstance(value, list | np.ndarray) else type(value).__name__
+    )
+
+
+def _span(values: Any) -> str:
+    """Return a number, or from where to where several go."""
+    different = np.unique(values)
+    if different.size == 1:
+        return f"{different[0]:.4g}"
+    return f"{different[0]:.4g} to {different[-1]:.4g}, machine by machine"

@@ -1,0 +1,64 @@
+"""The honest probabilities of the training rows, with their classes and weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class HonestRows:
+    """What an estimator says of its training rows, none of which it had learned from.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (K,)
+        The class labels.
+    class_index : ndarray of int, shape (n,)
+        The classes of the rows.
+    log_proba : ndarray of shape (n, K)
+        Their log-probabilities.
+    weights : ndarray of shape (n,)
+        Their weights.
+    """
+
+    classes: Array
+    class_index: Array
+    log_proba: Array
+    weights: Array
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows, by weight, whose most probable class is their own."""
+        return float(np.average(self.log_proba.argmax(axis=1) == self.class_index, weights=self.weights))
+
+
+def honest_rows(estimator: Any) -> HonestRows:
+    """Return the leave-one-out probabilities of an estimator, or of the last step of a Pipeline.
+
+    Raises
+    ------
+    ValueError
+        If it has none, or was fitted with soft labels, which have no class to compare with.
+    """
+    estimator = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    check_is_fitted(estimator)
+    log_proba = getattr(estimator, "loo_log_proba_", None)
+    # The members of a pool are trained on the same rows.
+    bank = getattr(getattr(estimator, "members_", [estimator])[0], "bank_", None)
+    data = getattr(bank, "data", None)
+    if log_proba is None or data is None:
+        raise ValueError(
+            f"{type(estimator).__name__} has no honest probabilities of its training rows: LSSVMClassifier with a "
+            "decoding that learns and AutoKernelClassifier do; else give rows that it has not seen"
+        )
+    if data.soft_labels is not None:
+        raise ValueError("rows with soft labels have no class to compare with: give rows that have")
+    return HonestRows(estimator.classes_, data.class_index, log_proba, data.weights)

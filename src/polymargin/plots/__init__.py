@@ -1,0 +1,18 @@
+"""Plots for notebooks, in scikit-learn's manner: displays with `from_estimator`, `plot`, ``ax_`` and ``figure_``.
+
+They need matplotlib, ``pip install 'polymargin[plot]'``, when they draw, not before.
+"""
+
+from polymargin.plots.codebook import CodebookDisplay
+from polymargin.plots.regions import DecisionRegionDisplay, DecisionRegions, decision_regions
+from polymargin.plots.reliability import ReliabilityDisplay
+from polymargin.plots.selection import SelectionDisplay
+
+__all__ = [
+    "CodebookDisplay",
+    "DecisionRegionDisplay",
+    "DecisionRegions",
+    "ReliabilityDisplay",
+    "SelectionDisplay",
+    "decision_regions",
+]

@@ -1,0 +1,462 @@
+"""The displays: the data behind the pictures, and that the pictures show them."""
+
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from conftest import blobs
+from polymargin import AutoKernelClassifier, Codebook, KNNPosterior, LSSVMClassifier, SVMClassifier
+from polymargin.codebooks import resolve_codebook
+from polymargin.kernels import RBF
+from polymargin.selection import CrossValidation, selection_surface
+
+matplotlib = pytest.importorskip("matplotlib", reason="pip install 'polymargin[plot]'")
+matplotlib.use("Agg")
+
+from matplotlib import pyplot  # noqa: E402
+
+from polymargin.plots import (  # noqa: E402
+    CodebookDisplay,
+    DecisionRegionDisplay,
+    ReliabilityDisplay,
+    SelectionDisplay,
+    decision_regions,
+)
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = blobs(n=120, K=3, d=2, seed=3)
+    return X, np.array(["ant", "bee", "cow"])[y]
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return LSSVMClassifier(kernel="rbf").fit(*data)
+
+
+@pytest.fixture(scope="module")
+def new():
+    X, y = blobs(n=200, K=3, d=2, seed=3, spread=1.3)
+    return X, np.array(["ant", "bee", "cow"])[y]
+
+
+# Reliability
+
+
+def by_hand(probability, happened, n_bins):
+    """Bins of equal size of distinct probabilities."""
+    order = np.argsort(probability)
+    return (
+        part.reshape(n_bins, -1).mean(axis=1) for part in (probability[order], happened[order].astype(float))
+    )
+
+
+def test_reliability_of_the_most_probable_class(model, new):
+    X, y = new
+    display = ReliabilityDisplay.from_estimator(model, X, y, n_bins=10)
+    proba = model.predict_proba(X)
+    predicted, observed = by_hand(proba.max(axis=1), model.predict(X) == y, 10)
+    (one,) = display.curves
+    np.testing.assert_allclose(one.curve.predicted, predicted)
+    np.testing.assert_allclose(one.curve.observed, observed)
+    np.testing.assert_allclose(
+        display.lines_[0].lines[0].get_xydata(), np.column_stack([predicted, observed])
+    )
+    error = np.abs(predicted - observed).mean()
+    assert one.error.estimate == pytest.approx(error)
+    assert one.error.low <= error <= one.error.high
+    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert legend == [
+        "calibrated",
+        f"LSSVMClassifier: ECE {error:.3f} ({one.error.low:.3f}–{one.error.high:.3f})",
+    ]
+    assert display.histogram_ax_.get_xlabel() == "probability of the most probable class"
+
+
+def test_histogram_shows_shares_of_the_rows(model, new):
+    display = ReliabilityDisplay.from_estimator(model, *new, pos_label="bee")
+    outline = display.histogram_ax_.patches[0].get_xy()
+    share = np.histogram(model.predict_proba(new[0])[:, 1], np.linspace(0, 1, 26))[0] / 200
+    assert outline[:, 1].max() == pytest.approx(share.max())
+    assert display.histogram_ax_.get_xlabel() == "probability of class bee"
+
+
+def test_reliability_of_every_class(model, new):
+    X, y = new
+    display = ReliabilityDisplay.from_estimator(model, X, y, kind="class-wise", n_bins=5, n_resamples=20)
+    assert [one.label for one in display.curves] == ["ant", "bee", "cow"]
+    for k, one in enumerate(display.curves):
+        predicted, observed = by_hand(model.predict_proba(X)[:, k], y == model.classes_[k], 5)
+        np.testing.assert_allclose(one.curve.predicted, predicted)
+        np.testing.assert_allclose(one.curve.observed, observed)
+        assert one.error.estimate == pytest.approx(np.abs(predicted - observed).mean())
+    single = ReliabilityDisplay.from_estimator(model, X, y, pos_label="cow", n_bins=5, n_resamples=20)
+    assert single.curves[0].error == display.curves[2].error
+
+
+def test_reliability_of_the_training_rows_is_honest(model, data):
+    display = ReliabilityDisplay.from_estimator(make_pipeline(model))
+    honest = np.exp(model.loo_log_proba_)
+    np.testing.assert_array_equal(display.curves[0].probabilities, honest.max(axis=1))
+    right = (model.classes_[honest.argmax(axis=1)] == data[1]).mean()
+    curve = display.curves[0].curve
+    assert curve.share @ curve.observed == pytest.approx(right)
+    assert right < model.score(*data) or right < 1.0
+
+
+def test_weights_count_like_copies(model, new):
+    X, y = new
+    times = np.random.default_rng(0).integers(0, 3, 200)
+    weighted = ReliabilityDisplay.from_estimator(model, X, y, sample_weight=times).curves[0].curve
+    copied = (
+        ReliabilityDisplay.from_estimator(model, np.repeat(X, times, 0), np.repeat(y, times)).curves[0].curve
+    )
+    np.testing.assert_allclose(weighted.observed, copied.observed)
+
+
+def test_two_models_in_one_diagram(model, new):
+    first = ReliabilityDisplay.from_estimator(model, *new)
+    second = ReliabilityDisplay.from_estimator(KNNPosterior().fit(*new), *new, ax=first.ax_, color="red")
+    assert second.ax_ is first.ax_
+    assert second.histogram_ax_ is first.histogram_ax_
+    labels = first.ax_.get_legend_handles_labels()[1]
+    assert [label.split(":")[0] for label in labels] == ["calibrated", "LSSVMClassifier", "KNNPosterior"]
+    assert second.lines_[0].lines[0].get_color() == "red"
+
+
+def test_two_classes_and_names():
+    y, p = np.array(["no", "yes"] * 20), np.tile([0.3, 0.6, 0.1, 0.9], 10)
+    display = ReliabilityDisplay.from_predictions(y, p, pos_label="yes", name="mine")
+    np.testing.assert_allclose(display.curves[0].curve.predicted, [0.1, 0.3, 0.6, 0.9])
+    np.testing.assert_allclose(display.curves[0].curve.observed, [0.0, 0.0, 1.0, 1.0])
+    renamed = display.plot(name="yours", ref_line=False)
+    assert renamed.ax_.get_legend_handles_labels()[1][0].startswith("yours, yes: ECE 0.225")
+
+
+def test_reliability_says_what_is_wrong(model, new):
+    X, y = new
+    with pytest.raises(ValueError, match="give both X and y"):
+        ReliabilityDisplay.from_estimator(model, X)
+    with pytest.raises(ValueError, match="'dog' is none of the classes"):
+        ReliabilityDisplay.from_estimator(model, X, y, pos_label="dog")
+    with pytest.raises(ValueError, match="3 columns but there are 2 classes"):
+        ReliabilityDisplay.from_predictions([0, 1], np.full((2, 3), 1 / 3))
+    with pytest.raises(ValueError, match="no honest probabilities"):
+        ReliabilityDisplay.from_estimator(KNNPosterior().fit(X, y))
+    with pytest.raises(ValueError, match="kind must be"):
+        ReliabilityDisplay.from_predictions([0, 1], [0.1, 0.9], kind="all")
+    with pytest.raises(NotFittedError):
+        ReliabilityDisplay.from_estimator(LSSVMClassifier())
+
+
+# Codebook
+
+
+def shown_labels(ticks):
+    return [label.get_text() for label in ticks if label.get_text()]
+
+
+def test_codebook_of_an_estimator(model):
+    display = CodebookDisplay.from_estimator(make_pipeline(model))
+    np.testing.assert_array_equal(display.image_.get_array().reshape(3, 3), model.codebook_.matrix)
+    assert shown_labels(display.ax_.get_yticklabels()) == ["ant", "bee", "cow"]
+    assert shown_labels(display.ax_.get_xticklabels()) == ["0", "1", "2"]
+    top, bottom = display.ax_.get_ylim()[::-1]
+    assert top < bottom  # the first class is on top
+    signs = {text.get_position(): text.get_text() for text in display.ax_.texts}
+    assert signs[0.5, 0.5] == "−"
+    assert signs[0.5, 1.5] == "+"
+    assert (2.5, 0.5) not in signs
+
+
+@pytest.mark.parametrize(
+    ("coding", "K"), [("one-vs-one", 26), ("one-vs-all", 26), ("ecoc", 8), ("one-vs-one", 40)]
+)
+def test_large_codebooks_are_readable(coding, K):
+    display = CodebookDisplay.from_codebook(resolve_codebook(coding, K, 0))
+    display.figure_.canvas.draw()
+    for labels, side in ((display.ax_.get_yticklabels(), 1), (display.ax_.get_xticklabels(), 0)):
+        extents = [label.get_window_extent() for label in labels if label.get_text()]
+        intervals = sorted((box.intervaly if side else box.intervalx).tolist() for box in extents)
+        assert all(before[1] <= after[0] for before, after in pairwise(intervals))
+    assert len(shown_labels(display.ax_.get_yticklabels())) == K
+
+
+def test_codebook_given_as_matrix():
+    _, ax = pyplot.subplots()
+    display = CodebookDisplay.from_codebook(
+        [[1, 1], [-1, 1], [0, -1]], classes=["x", "y", "z"], ax=ax, alpha=0.5
+    )
+    assert display.ax_ is ax
+    assert display.image_.get_alpha() == 0.5
+    assert display.codebook == Codebook([[1, 1], [-1, 1], [0, -1]])
+    with pytest.raises(ValueError, match="name the 3 classes"):
+        CodebookDisplay.from_codebook(display.codebook, classes=["x"])
+    with pytest.raises(ValueError, match="KNNPosterior has no codebook"):
+        CodebookDisplay.from_estimator(KNNPosterior(2).fit([[0.0], [1.0]], [0, 1]))
+
+
+# Selection
+
+
+def refitted(model, data, C, gamma, **params):
+    return LSSVMClassifier(C, kernel="rbf", gamma=gamma, selection=None, **params).fit(*data)
+
+
+def squared_error(fitted, y):
+    targets = fitted.codebook_.targets(np.searchsorted(fitted.classes_, y)).astype(float)
+    return np.square(targets - fitted.loo_margins_)[targets != 0].mean()
+
+
+def test_leave_one_out_surface_is_that_of_refits(model, data):
+    surface = selection_surface(model, n_C=5, n_gamma=3)
+    expected = [
+        [squared_error(refitted(model, data, C, g), data[1]) for C in surface.C] for g in surface.gamma
+    ]
+    np.testing.assert_allclose(surface.values, expected, rtol=1e-6)
+    row, column = np.unravel_index(np.argmin(expected), (3, 5))
+    assert surface.best == (surface.C[column], surface.gamma[row])
+    assert surface.C[2] == surface.chosen_C[0] == model.C_[0]
+    assert surface.gamma[1] == surface.chosen_gamma[0] == model.gamma_[0]
+    np.testing.assert_allclose(np.log10(surface.C), np.log10(model.C_[0]) + np.linspace(-3, 3, 5))
+
+
+def test_evidence_surface_is_that_of_refits(data):
+    model = LSSVMClassifier(kernel="rbf", selection="evidence", decoding="bayes").fit(*data)
+    surface = selection_surface(model, n_C=5, n_gamma=3)
+    assert surface.criterion == "evidence"
+    known = np.isfinite(surface.values)
+    expected = [[refitted(model, data, C, g).log_evidence_.sum() for C in surface.C] for g in surface.gamma]
+    np.testing.assert_allclose(surface.values[known], np.array(expected)[known], rtol=1e-8)
+    # The search leaves out large C, and takes the best of the rest.
+    assert known[:, 0].all()
+    assert not known[:, -1].any()
+    assert surface.best == (surface.chosen_C[0], surface.chosen_gamma[0])
+
+
+def test_gcv_surface_is_the_formula():
+    X, y = blobs(n=40, K=2, d=2)
+    model = LSSVMClassifier(kernel="rbf", selection="gcv").fit(X, y)
+    surface = selection_surface(model, n_C=3, n_gamma=3)
+    n, targets = 40, np.where(y == 1, 1.0, -1.0) * model.codebook_.matrix[1, 0]
+    for row, gamma in enumerate(surface.gamma):
+        for column, C in enumerate(surface.C):
+            system = np.block(
+                [
+                    [np.zeros((1, 1)), np.ones((1, n))],
+                    [np.ones((n, 1)), RBF().gram(X, gamma=gamma) + np.eye(n) / C],
+                ]
+            )
+            solver = np.linalg.inv(system)[:, 1:]
+            hat = np.hstack([np.ones((n, 1)), RBF().gram(X, gamma=gamma)]) @ solver
+            residuals = targets - hat @ targets
+            expected = np.mean(residuals**2) / np.mean(1.0 - np.diagonal(hat)) ** 2
+            assert surface.values[row, column] == pytest.approx(expected, rel=1e-6)
+
+
+def test_parameters_of_their_own(data):
+    model = LSSVMClassifier(kernel="rbf", shared_parameters=False).fit(*data)
+    together = selection_surface(model, n_C=3, n_gamma=3)
+    assert sorted(zip(together.chosen_C, together.chosen_gamma, strict=True)) == sorted(
+        zip(model.C_, model.gamma_, strict=True)
+    )
+    one = selection_surface(model, n_C=3, n_gamma=3, machine=1)
+    assert one.chosen_C == model.C_[1]
+    fitted = refitted(model, data, one.C[0], one.gamma[2])
+    rows = model.codebook_.targets(np.searchsorted(model.classes_, data[1]))[:, 1] != 0
+    targets = model.codebook_.targets(np.searchsorted(model.classes_, data[1]))[rows, 1]
+    assert one.values[2, 0] == pytest.approx(
+        np.square(targets - fitted.loo_margins_[rows, 1]).mean(), rel=1e-6
+    )
+
+
+def test_samples_tell_much_the_same(monkeypatch):
+    from polymargin.selection import landscape
+
+    X, y = blobs(n=300, K=2, d=2)
+    model = LSSVMClassifier(kernel="rbf").fit(X, y)
+    full = selection_surface(model, n_C=7, n_gamma=5)
+    monkeypatch.setattr(landscape, "_OPERATIONS", 150.0**3)
+    sampled = selection_surface(model, n_C=7, n_gamma=5)
+    assert not np.array_equal(full.values, sampled.values)
+    # But for the edge where machines interpolate, which takes all rows.
+    np.testing.assert_allclose(np.log(sampled.values)[:, :5], np.log(full.values)[:, :5], atol=0.2)
+
+
+def test_surface_of_soft_labels_and_a_kernel_without_gamma(data):
+    X, y = data
+    P = 0.1 / 3 + 0.9 * np.eye(3)[np.searchsorted(["ant", "bee", "cow"], y)]
+    model = LSSVMClassifier(kernel="linear").fit(X, P)
+    surface = selection_surface(model)
+    assert surface.values.shape == (1, 25)
+    assert np.nanargmin(surface.values) in (11, 12, 13)
+    display = SelectionDisplay.from_surface(surface)
+    np.testing.assert_array_equal(display.line_.get_xydata(), np.column_stack([surface.C, surface.values[0]]))
+    assert display.chosen_.get_xdata() == model.C_[0]
+    assert display.image_ is None
+
+
+def test_selection_is_drawn(model):
+    _, ax = pyplot.subplots()
+    display = SelectionDisplay.from_estimator(make_pipeline(model), n_C=9, n_gamma=7, ax=ax, cmap="magma")
+    assert display.ax_ is ax
+    assert display.image_.get_cmap().name == "magma"
+    np.testing.assert_array_equal(display.image_.get_array().reshape(7, 9), display.surface.values)
+    assert display.chosen_.get_xydata().tolist() == [[model.C_[0], model.gamma_[0]]]
+    assert ax.get_xscale() == ax.get_yscale() == "log"
+    assert display.colorbar_.ax.get_ylabel() == "squared leave-one-out error"
+    low, high = ax.get_xlim()
+    assert low < display.surface.C[0] < display.surface.C[-1] < high
+
+
+def cross_validation(n_choosers):
+    scores = np.random.default_rng(0).random((n_choosers, 1, 3, 4))
+    scores[0, 0, 0, 0] = np.nan
+    best = [(0, *np.unravel_index(np.nanargmax(s[0]), (3, 4))) for s in scores]
+    return CrossValidation(
+        C=np.array([0.5, 2.0, 8.0, 32.0]),
+        gamma=np.array([0.1, 0.4, 1.6]),
+        kernels=[RBF()],
+        scores=scores,
+        fold_scores=scores[np.newaxis],
+        hinge=scores,
+        best_index=np.array(best),
+        on_edge=np.zeros((n_choosers, 2), dtype=bool),
+    )
+
+
+def test_surface_of_a_cross_validation():
+    found = cross_validation(1)
+    display = SelectionDisplay.from_surface(found)
+    np.testing.assert_array_equal(display.surface.values, found.scores[0, 0])
+    assert display.surface.best == (found.best_C[0], found.best_gamma[0])
+    assert display.chosen_.get_xydata().tolist() == [[found.best_C[0], found.best_gamma[0]]]
+    assert "not searched" in display.ax_.get_legend_handles_labels()[1]
+    several = SelectionDisplay.from_surface(cross_validation(3)).surface
+    assert several.chosen_C.size == 3
+
+
+def test_surface_of_support_vector_machines(data):
+    model = SVMClassifier(C=None, gamma=None, cv=2).fit(*data)
+    surface = selection_surface(model)
+    np.testing.assert_array_equal(surface.values, model.selection_.scores[0, 0])
+    at = np.flatnonzero(surface.gamma == model.gamma_[0])[0], np.flatnonzero(model.C_[0] == surface.C)[0]
+    assert surface.values[at] == np.nanmax(surface.values) == model.selection_.best_score[0]
+    with pytest.raises(ValueError, match="judged together"):
+        selection_surface(model, machine=0)
+    with pytest.raises(ValueError, match="fit with C=None and gamma=None"):
+        selection_surface(SVMClassifier().fit(*data))
+
+
+def test_surface_says_what_is_wrong(model, data):
+    with pytest.raises(ValueError, match="from 0 to 2, not 3"):
+        selection_surface(model, machine=3)
+    with pytest.raises(ValueError, match="at least 1"):
+        selection_surface(model, n_C=0)
+    pool = AutoKernelClassifier([model]).fit(*data)
+    with pytest.raises(ValueError, match="give one of members_"):
+        selection_surface(pool)
+    with pytest.raises(ValueError, match="LogisticRegression keeps no surface"):
+        selection_surface(LogisticRegression().fit(*data))
+    assert selection_surface(pool.members_[0], n_C=1, n_gamma=1).values.shape == (1, 1)
+
+
+# Decision regions
+
+
+def test_regions_of_two_features(model, data):
+    X, y = data
+    display = DecisionRegionDisplay.from_estimator(model, X, y, resolution=7, margin=0.0)
+    regions = display.regions
+    assert (regions.x[0], regions.x[-1]) == (X[:, 0].min(), X[:, 0].max())
+    for i, j in ((0, 0), (2, 5), (6, 1)):
+        point = [[regions.x[j], regions.y[i]]]
+        np.testing.assert_allclose(regions.proba[i, j], model.predict_proba(point)[0])
+        colour = 0.55 + 0.45 * (regions.proba[i, j] @ display.colours_)
+        np.testing.assert_allclose(display.image_.get_array()[i, j], colour)
+    drawn = [points.get_offsets() for points in display.points_]
+    for k, name in enumerate(model.classes_):
+        np.testing.assert_array_equal(drawn[k], X[y == name])
+    assert display.ax_.get_legend_handles_labels()[1] == ["ant", "bee", "cow"]
+    assert display.ax_.get_xlabel() == "feature 0"
+
+
+def test_regions_in_the_plane_of_principal_components():
+    X, y = blobs(n=60, K=3, d=4)
+    table = pd.DataFrame(X * [1.0, 100.0, 0.01, 1.0] + 5.0, columns=list("abcd"))
+    model = make_pipeline(StandardScaler(), LSSVMClassifier(kernel="linear")).fit(table, y)
+    regions = decision_regions(model, table, y, resolution=5)
+    scaled = StandardScaler().fit(table)
+    pca = PCA(2).fit(scaled.transform(table))
+    expected = pca.transform(scaled.transform(table))
+    signs = np.sign((expected * regions.points).sum(axis=0))
+    np.testing.assert_allclose(regions.points, expected * signs)
+    corner = np.array([[regions.x[4], regions.y[0]]]) * signs
+    row = pd.DataFrame(scaled.inverse_transform(pca.inverse_transform(corner)), columns=table.columns)
+    np.testing.assert_allclose(regions.proba[0, 4], model.predict_proba(row)[0])
+    share = 100 * pca.explained_variance_ratio_
+    assert regions.axis_names == (f"component 1 ({share[0]:.0f} %)", f"component 2 ({share[1]:.0f} %)")
+
+
+def test_regions_of_labels_without_probabilities(data):
+    X, y = data
+    model = Perceptron().fit(X, y)
+    regions = decision_regions(model, X, resolution=6)
+    grid = np.stack(np.meshgrid(regions.x, regions.y), axis=-1).reshape(-1, 2)
+    assert (model.classes_[regions.proba.argmax(axis=2).ravel()] == model.predict(grid)).all()
+    assert np.isin(regions.proba, (0.0, 1.0)).all()
+    display = DecisionRegionDisplay(regions).plot(s=3)
+    np.testing.assert_array_equal(display.points_[0].get_offsets(), X)
+
+
+def test_regions_from_predictions():
+    proba = np.zeros((4, 3, 2))
+    proba[:2, :, 0] = proba[2:, :, 1] = 1.0
+    display = DecisionRegionDisplay.from_predictions([0, 1, 2], [0, 1, 2, 3], proba, axis_names=("u", "v"))
+    assert display.ax_.get_ylabel() == "v"
+    assert tuple(display.image_.get_extent()) == (-0.5, 2.5, -0.5, 3.5)
+    colours = display.image_.get_array()
+    assert (colours[0, 0] == colours[1, 2]).all()
+    assert (colours[0, 0] != colours[3, 0]).any()
+    with pytest.raises(ValueError, match=r"\(3, 4, K\), not \(4, 3, 2\)"):
+        DecisionRegionDisplay.from_predictions([0, 1, 2, 3], [0, 1, 2], proba)
+
+
+def test_regions_say_what_is_wrong(model, data):
+    X, y = data
+    with pytest.raises(ValueError, match="all numbers"):
+        decision_regions(model, [["a", "b"], ["c", "d"]])
+    with pytest.raises(ValueError, match="two or more rows and features"):
+        decision_regions(model, X[:, :1])
+    with pytest.raises(ValueError, match="none of the classes"):
+        decision_regions(model, X, np.full(len(y), "dog"), resolution=3)
+
+
+# matplotlib
+
+
+def test_without_matplotlib_the_message_says_what_to_install(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'polymargin\[plot\]'"):
+        CodebookDisplay.from_estimator(model)
+
+
+def test_matplotlib_is_loaded_when_something_is_drawn():
+    code = "import sys, polymargin.plots; sys.exit('matplotlib' in sys.modules or 'numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
