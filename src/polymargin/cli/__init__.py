@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from polymargin._version import __version__
-from polymargin.cli import compare, reproduce
+from polymargin.cli import bench, compare, export, fit, predict, reproduce
 
 __all__ = ["app"]
 
@@ -37,5 +37,9 @@ def main(
     """Multiclass kernel machines whose class probabilities can be trusted."""
 
 
+app.command("fit")(fit.command)
+app.command("predict")(predict.command)
+app.command("export")(export.command)
 app.command("compare")(compare.command)
+app.command("bench")(bench.command)
 app.command("reproduce")(reproduce.command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from rich import progress as rich_progress
 from polymargin.cli._console import errors
 from polymargin.reproduction import Progress
 
-__all__ = ["duration", "show_progress"]
+__all__ = ["duration", "logged", "show_progress", "show_rows", "show_steps"]
 
 _SECONDS_BETWEEN_LINES = 60.0
 
@@ -60,6 +61,78 @@ class _Lines:
         left = f", {duration(now.remaining)} left" if now.remaining and not finished else ""
         failed = f", {now.failed} failed" if now.failed else ""
         self._console.print(f"{self._title}: {now.done} of {now.total} jobs{failed}{left}", markup=False)
+
+
+@contextmanager
+def show_rows(title: str) -> Iterator[Callable[[int, float], None]]:
+    """Give a callback that shows how many rows of a file are done: it takes their number and the share of the file."""
+    start = last = time.monotonic()
+    console = errors()
+    bar = rich_progress.Progress(
+        rich_progress.TextColumn("{task.description}", markup=False),
+        rich_progress.BarColumn(),
+        rich_progress.TaskProgressColumn(),
+        rich_progress.TextColumn("{task.fields[note]}"),
+        rich_progress.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+    def update(rows: int, share: float) -> None:
+        nonlocal last
+        seconds = max(time.monotonic() - start, 1e-9)
+        speed = f"{rows:,} rows, {rows / seconds:,.0f} rows/s"
+        bar.update(task, completed=share, note=speed)
+        if not console.is_terminal and time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            left = f", {duration(seconds * (1.0 - share) / share)} left" if share > 0.0 else ""
+            console.print(f"{title}: {share:.0%}, {speed}{left}", markup=False)
+
+    with bar:
+        task = bar.add_task(title, total=1.0, note="")
+        yield update
+
+
+@contextmanager
+def show_steps(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a callback that shows how many of how many steps are done."""
+    console = errors()
+    last = time.monotonic()
+    bar = rich_progress.Progress(
+        rich_progress.TextColumn("{task.description}", markup=False),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+    def update(done: int, total: int) -> None:
+        nonlocal last
+        bar.update(task, completed=done, total=total)
+        if not console.is_terminal and time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            console.print(f"{title}: {done} of {total}", markup=False)
+
+    with bar:
+        task = bar.add_task(title, total=None)
+        yield update
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """Write what the library logs of a long fit to stderr, where that is no terminal with a bar."""
+    logger, handler = logging.getLogger("polymargin"), logging.StreamHandler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def duration(seconds: float) -> str:

@@ -1,38 +1,59 @@
-"""``polymargin compare``: codings × decoders on a dataset, ranked."""
+"""``polymargin compare``: machines × codings × decoders on a dataset, ranked."""
 
 from __future__ import annotations
 
 import json
-import math
-import warnings
-from collections.abc import Sequence
-from functools import partial
-from io import StringIO
+import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from polymargin.cli._console import errors, fail, results
+from polymargin.cli._cache import cache_folder
+from polymargin.cli._console import USAGE, errors, fail, note, reported, results
+from polymargin.cli._progress import show_progress
+from polymargin.reproduction import (
+    FolderBusy,
+    JournalDamaged,
+    ReproductionError,
+    RunInterrupted,
+    RunReport,
+    run_experiment,
+)
+
+if TYPE_CHECKING:  # importing them for good would make every command slow to start
+    from polymargin.comparison.repeated import RepeatedComparison
+    from polymargin.comparison.standings import Standing
+    from polymargin.datasets import Dataset
 
 __all__ = ["command"]
 
-_USAGE = 2
-_CODINGS = ["one-vs-one", "one-vs-all", "minimal", "ecoc"]
-_DECODINGS = ["coupled-softmax", "softmax", "coupling", "bayes", "hamming", "loss"]
-_DECODINGS_WITHOUT_VARIANCES = [name for name in _DECODINGS if name != "bayes"]
+_INTERRUPTED = 130
+_ENDINGS = (".csv", ".gz", ".tsv", ".txt", ".parquet", ".pq")
 _KERNELS = ("rbf", "laplacian", "poly", "linear")
-_MACHINES = ("ls-svm", "svm")
+#: With more rows than this, a job may have all threads; with fewer they only wait for each other.
+_FEW_ROWS = 2500
 
 
 def command(
-    data: Annotated[str, typer.Argument(help="A dataset by name (wine, vehicle, ...) or a CSV file.")],
+    data: Annotated[
+        str, typer.Argument(help="A dataset by name (wine, vehicle, ...), or a CSV or Parquet file.")
+    ],
     target: Annotated[
-        str | None, typer.Option("--target", help="The CSV's label column; the last unless given.")
+        str | None, typer.Option("--target", help="The file's label column; the last unless given.")
+    ] = None,
+    machine: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--machine",
+            "-m",
+            help="ls-svm (the default; tuned by leave-one-out), svm, posterior-svm (both by cross-validation) or "
+            "auto (a pool of least-squares machines, which has its own codings). May be repeated.",
+        ),
     ] = None,
     coding: Annotated[
         list[str] | None, typer.Option("--coding", "-c", help="Only this coding (may be repeated).")
@@ -41,188 +62,238 @@ def command(
         list[str] | None, typer.Option("--decoding", "-d", help="Only this decoding (may be repeated).")
     ] = None,
     kernel: Annotated[str, typer.Option("--kernel", "-k", help="rbf, laplacian, poly or linear.")] = "rbf",
-    machine: Annotated[
-        str,
-        typer.Option("--machine", "-m", help="ls-svm (tuned by leave-one-out) or svm (by cross-validation)."),
-    ] = "ls-svm",
     repeats: Annotated[int, typer.Option("--repeats", "-r", min=1, help="Random stratified splits.")] = 10,
     test_size: Annotated[
         float, typer.Option("--test-size", min=0.01, max=0.99, help="Share of rows kept for testing.")
     ] = 1 / 3,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the splits.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes; -1 for one per core.")] = 1,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Also write the table to this HTML file.")
+        Path | None, typer.Option("--report", help="Also write a page with the pictures to this HTML file.")
     ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option("--journal", help="Folder for finished splits; in the system's cache unless given."),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Compute everything anew, finished splits included.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
-    """Compare output codings and decoders on repeated stratified splits.
+    """Compare machines, output codings and decoders on repeated stratified splits.
 
     Numeric columns are standardised, missing values filled with the mean, nominal columns one-hot encoded, all
-    learned from the training rows of each split. The machines choose C and the kernel width by themselves:
-    least-squares SVMs by leave-one-out errors, SVMs by cross-validation. Mean and standard deviation over the splits
-    are printed, the best log-loss first.
+    learned from the training rows of each split. The machines choose C and the kernel width by themselves. Mean and
+    standard deviation over the splits are printed, the best log-loss first; the calibration error is that of the
+    largest probability, over the test rows of all splits.
 
-    Example: [bold]polymargin compare wine[/bold], [bold]polymargin compare my.csv --target species[/bold]
+    Runs may be killed at any moment: the same command goes on with the splits that are missing. More --repeats, or
+    another --machine, only add to what is finished; changed data are a new comparison.
+
+    Examples: [bold]polymargin compare wine --report wine.html[/bold],
+    [bold]polymargin compare my.csv --target species -m ls-svm -m svm -m auto[/bold]
     """
-    if kernel not in _KERNELS:
-        fail(f"unknown kernel {kernel!r}; choose one of {', '.join(_KERNELS)}", _USAGE)
-    if machine not in _MACHINES:
-        fail(f"unknown machine {machine!r}; choose one of {', '.join(_MACHINES)}", _USAGE)
-    decodings = decoding or (_DECODINGS if machine == "ls-svm" else _DECODINGS_WITHOUT_VARIANCES)
+    _check_choices(kernel, machine or [], jobs, report)
     dataset = _load(data, target)
     if dataset.n_classes < 2:
         fail(f"{dataset.name} has only one class, {dataset.classes.tolist()}; there is nothing to tell apart")
-    try:
-        rows = _scores(dataset, coding or _CODINGS, decodings, machine, kernel, repeats, test_size, seed)
-    except (ValueError, MemoryError) as error:
-        fail(str(error))
-    if not rows:
-        fail("none of these decoders can read any of these codings", _USAGE)
-    summary = _summarise(rows)
-    if as_json:
-        document = {
-            "data": dataset.name,
-            "machine": machine,
-            "kernel": kernel,
-            "repeats": repeats,
-            "scores": summary,
-        }
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    table = _table(dataset, machine, kernel, repeats, summary)
+    comparison = _comparison(dataset, machine, coding, decoding, kernel, repeats, test_size, seed)
+    outcome = _run(comparison, journal or cache_folder() / "compare", jobs, fresh=fresh)
+
+    from polymargin.comparison.standings import standings
+
+    ranking = standings(comparison, outcome.rows)
     if not as_json:
-        results().print(table)
+        results().print(_table(comparison, ranking))
+    page = None if report is None else _write_report(comparison, ranking, report)
+    if as_json:
+        typer.echo(json.dumps(_document(comparison, ranking, page), indent=2, ensure_ascii=False))
+    elif page is not None:
+        typer.echo(f"report: {page}")
+
+
+def _check_choices(kernel: str, machines: list[str], jobs: int, report: Path | None) -> None:
+    """Refuse at once what could not work in the end."""
+    from polymargin.comparison.repeated import MACHINES
+
+    if kernel not in _KERNELS:
+        fail(f"unknown kernel {kernel!r}; choose one of {', '.join(_KERNELS)}", USAGE)
+    for name in machines:
+        if name not in MACHINES:
+            fail(f"unknown machine {name!r}; choose among {', '.join(MACHINES)}", USAGE)
+    if jobs < 1 and jobs != -1:
+        fail(f"--jobs must be -1 or a number of processes, not {jobs}", USAGE)
     if report is not None:
-        recorder = Console(record=True, width=100, file=StringIO())
-        recorder.print(table)
-        try:
-            report.write_text(recorder.export_html(), encoding="utf-8")
-        except OSError as error:
-            fail(f"cannot write the report {report}: {error.strerror or error}")
-        errors().print(f"report: {report.resolve()}", markup=False)
+        _check_report(report)
 
 
-def _load(data: str, target: str | None) -> Any:
+def _check_report(path: Path) -> None:
+    try:
+        import polymargin.report  # noqa: F401
+    except ImportError as error:
+        fail(str(error))
+    if path.is_dir():
+        fail(f"cannot write the report {path}: it is a folder; give the name of a file", USAGE)
+    if not path.absolute().parent.is_dir():
+        fail(f"cannot write the report {path}: there is no folder {path.parent}", USAGE)
+
+
+def _load(data: str, target: str | None) -> Dataset:
     from polymargin import datasets
 
-    if Path(data).suffix in (".csv", ".gz") or Path(data).is_file():
-        try:
-            return datasets.read_csv(data, target)
-        except FileNotFoundError:
-            fail(f"no file {data}", _USAGE)
-        except (OSError, ValueError) as error:
-            fail(str(error), _USAGE)
-    if target is not None:
-        fail("--target names a column of a CSV file; datasets by name have their own", _USAGE)
-    try:
-        return datasets.load(data)
-    except (ValueError, FileNotFoundError) as error:
-        fail(str(error), _USAGE)
+    with reported():
+        if not Path(data).is_file() and Path(data).suffix not in _ENDINGS:
+            if target is not None:
+                raise ValueError("--target names a column of a file; a dataset by name has its own labels")
+            return datasets.load(data)
+        dataset = datasets.read_csv(data, target)
+        if dataset.unlabelled:
+            rows = len(dataset.y) + dataset.unlabelled
+            note(f"{dataset.unlabelled} of {rows} rows have no label and are left out")
+        return _usable(dataset)
 
 
-def _scores(
-    dataset: Any,
-    codings: Sequence[str],
-    decodings: Sequence[str],
-    machine: str,
+def _usable(dataset: Dataset) -> Dataset:
+    """Return the dataset with the columns that `fit` would take, too."""
+    from polymargin import tables
+
+    chosen = tables.choose_features(tables.from_dataset(dataset))
+    for line in chosen.notes:
+        note(line)
+    kept = [dataset.feature_names.index(name) for name in chosen.frame]
+    nominal = tuple(name for name in dataset.nominal if name in chosen.frame)
+    X = dataset.X[:, kept]
+    return replace(
+        dataset,
+        X=X if nominal else X.astype(np.float64),
+        feature_names=tuple(chosen.frame),
+        nominal=nominal,
+    )
+
+
+def _comparison(
+    dataset: Dataset,
+    machines: list[str] | None,
+    codings: list[str] | None,
+    decodings: list[str] | None,
     kernel: str,
     repeats: int,
     test_size: float,
     seed: int,
-) -> list[Any]:
-    from sklearn.model_selection import StratifiedShuffleSplit
+) -> RepeatedComparison:
+    from polymargin.comparison.repeated import CODINGS, DECODINGS, RepeatedComparison, decoder_for
 
-    from polymargin import datasets
-    from polymargin.comparison import Hinge, compare_codings, least_squares
-    from polymargin.decoders import Loss
+    asked = list(dict.fromkeys(machines or ["ls-svm"]))
+    try:
+        comparison = RepeatedComparison(
+            dataset,
+            asked,
+            list(dict.fromkeys(codings or CODINGS)),
+            list(dict.fromkeys(decodings or DECODINGS)),
+            kernel=kernel,
+            repeats=repeats,
+            test_size=test_size,
+            seed=seed,
+        )
+        able = {method.machine for method in comparison.methods}
+    except ValueError as error:
+        fail(str(error), USAGE)
+    for name in asked:
+        if name not in able:
+            if all(decoder_for(name, decoding).needs_variances for decoding in comparison.decodings):
+                fail("support vector machines have no variances, which these decoders need", USAGE)
+            fail(f"none of these decoders can read any of these codings ({name})", USAGE)
+    if comparison.classes.size == 2 and len(comparison.codings) > 1:
+        note(f"two classes have one dichotomy, so only {comparison.codings[0]} takes part of the codings")
+    return comparison
 
-    splits = StratifiedShuffleSplit(repeats, test_size=test_size, random_state=seed)
-    console = errors()
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    own_loss = Loss("squared" if machine == "ls-svm" else "hinge")
-    scores = []
-    with bar:
-        task = bar.add_task(f"compare on {escape(dataset.name)}", total=repeats)
-        for number, (train, test) in enumerate(splits.split(dataset.X, dataset.y)):
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
-                encoder = datasets.preprocessor(dataset).fit(dataset.X[train])
-                X_train, X_test = encoder.transform(dataset.X[train]), encoder.transform(dataset.X[test])
-            scores += compare_codings(
-                X_train,
-                dataset.y[train],
-                X_test,
-                dataset.y[test],
-                codings=codings,
-                decodings={decoding: own_loss if decoding == "loss" else decoding for decoding in decodings},
-                kernel=kernel,
-                machines=partial(least_squares, selection="loo")
-                if machine == "ls-svm"
-                else Hinge(random_state=seed + number),
-                random_state=seed + number,
+
+def _run(comparison: RepeatedComparison, folder: Path, jobs: int, *, fresh: bool) -> RunReport:
+    from joblib import cpu_count, effective_n_jobs
+
+    name = re.sub(r"\W+", "-", comparison.dataset.name)[:40]
+    folder = folder / f"{name}-{comparison.digest}"
+    few = comparison.class_index.size <= _FEW_ROWS
+    try:
+        with show_progress(f"compare on {escape(comparison.dataset.name)}") as progress:
+            outcome = run_experiment(
+                comparison,
+                folder,
+                n_jobs=jobs,
+                threads=1 if few else max(1, cpu_count() // effective_n_jobs(jobs)),
+                restart=fresh,
+                progress=progress,
             )
-            bar.update(task, advance=1)
-    return scores
+    except RunInterrupted as interrupt:
+        fail(str(interrupt), _INTERRUPTED)
+    except FolderBusy:
+        fail("the same comparison is running already; wait for it, or choose another folder with --journal")
+    except JournalDamaged:
+        fail(f"the journal in {folder} cannot be read; --fresh begins anew and keeps the old one beside it")
+    except ReproductionError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"cannot keep finished splits in {folder}: {error.strerror or error}; choose another --journal")
+    for warning in outcome.warnings:
+        errors().print(f"warning: {warning}", markup=False)
+    if outcome.failures:
+        kind, _, said = outcome.failures[0].error.partition(": ")
+        fail(f"{len(outcome.failures)} of {outcome.total} trainings failed: {said or kind}")
+    if outcome.resumed:
+        note(
+            f"{outcome.resumed} of {outcome.total} trainings were finished earlier (--fresh computes them anew)"
+        )
+    return outcome
 
 
-def _summarise(scores: list[Any]) -> list[dict[str, Any]]:
-    """Return mean and standard deviation of every pair, best log-loss first, then by accuracy."""
-    pairs: dict[tuple[str, str], list[Any]] = {}
-    for score in scores:
-        pairs.setdefault((score.coding, score.decoding), []).append(score)
-    summary = [
-        {
-            "coding": coding,
-            "decoding": decoding,
-            "accuracy": _mean_sd([score.accuracy for score in group]),
-            "log_loss": _mean_sd([score.log_loss for score in group]),
-            "brier": _mean_sd([score.brier for score in group]),
-        }
-        for (coding, decoding), group in pairs.items()
-    ]
-    return sorted(
-        summary,
-        key=lambda row: (
-            row["log_loss"]["mean"] if row["log_loss"] else math.inf,
-            -row["accuracy"]["mean"],
-        ),
-    )
+def _write_report(comparison: RepeatedComparison, ranking: list[Standing], path: Path) -> Path:
+    from polymargin.report import compare_summary, write_page
+
+    try:
+        return write_page(compare_summary(comparison, ranking), path)
+    except OSError as error:
+        fail(f"cannot write the report {path}: {error.strerror or error}")
 
 
-def _mean_sd(values: list[float | None]) -> dict[str, float] | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    mean = sum(known) / len(known)
-    spread = sum((value - mean) ** 2 for value in known) / (len(known) - 1) if len(known) > 1 else 0.0
-    return {"mean": mean, "sd": math.sqrt(spread)}
+def _document(comparison: RepeatedComparison, ranking: list[Standing], page: Path | None) -> dict[str, Any]:
+    dataset = comparison.dataset
+    rows, features = dataset.X.shape
+    return {
+        "data": dataset.name,
+        "rows": rows,
+        "unlabelled": dataset.unlabelled,
+        "features": features,
+        "classes": [str(label) for label in comparison.classes.tolist()],
+        "machines": comparison.machines,
+        "kernel": comparison.kernel,
+        "repeats": comparison.repeats,
+        "test_size": comparison.test_size,
+        "seed": comparison.seed,
+        "scores": [standing.as_json() for standing in ranking],
+        **({} if page is None else {"report": str(page)}),
+    }
 
 
-def _table(dataset: Any, machine: str, kernel: str, repeats: int, summary: list[dict[str, Any]]) -> Table:
+def _table(comparison: RepeatedComparison, ranking: list[Standing]) -> Table:
+    dataset = comparison.dataset
     rows, features = dataset.X.shape
     table = Table(
         title=f"{escape(dataset.name)}: {rows} rows, {features} features, {dataset.n_classes} classes; "
-        f"{machine}, {kernel} kernel, {repeats} splits",
+        f"{comparison.kernel} kernel, {comparison.repeats} splits",
         caption="mean (standard deviation) on test rows; a dash where a decoder gives no probabilities",
     )
-    table.add_column("coding")
-    table.add_column("decoding")
-    for name in ("accuracy %", "log-loss", "Brier"):
+    for name in ("machine", "coding", "decoding"):
+        table.add_column(name)
+    for name in ("accuracy %", "log-loss", "Brier", "calibration"):
         table.add_column(name, justify="right")
-    for row in summary:
+    for standing in ranking:
+        row = standing.as_json()
         table.add_row(
-            row["coding"],
-            row["decoding"],
+            *standing.method,
             _cell(row["accuracy"], 100.0, 1),
             _cell(row["log_loss"], 1.0, 3),
             _cell(row["brier"], 1.0, 3),
+            "–" if standing.calibration_error is None else f"{standing.calibration_error:.3f}",
         )
     return table
 

@@ -45,7 +45,10 @@ class Dataset:
     nominal : tuple of str
         Names of the columns whose values are codes without an order of their own, see `one_hot`.
     extras : mapping of str to ndarray of shape (n_samples,)
-        Further facts about each row which are no features: speaker and sex for vowel.
+        Further facts about each row which are no features: speaker and sex for vowel; for a file of the user's
+        ``row``, the number that messages call a row by.
+    unlabelled : int
+        How many rows of the source were left out because they have no label.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Dataset:
     split: Split | None = None
     nominal: tuple[str, ...] = ()
     extras: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    unlabelled: int = 0
 
     def __post_init__(self) -> None:
         n_samples, n_features = self.X.shape

@@ -1,0 +1,61 @@
+"""Examples for a command, from a file or a dataset by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polymargin.cli._progress import show_rows
+
+if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
+    from polymargin.tables import Examples
+
+__all__ = ["load_examples"]
+
+_ENDINGS = (".csv", ".gz", ".tsv", ".txt", ".parquet", ".pq")
+
+
+def load_examples(
+    data: str,
+    target: str | None = None,
+    *,
+    drop: Sequence[str] = (),
+    weight: str | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    max_categories: int = 100,
+    check_rows: Callable[[int], None] = lambda n_rows: None,
+) -> Examples:
+    """Return the rows of a file, or of a dataset by name, with the columns that a kernel can use.
+
+    Parameters
+    ----------
+    data : str
+        A file, or the name of a dataset.
+    target, drop, weight
+        Columns of the file.
+    sample, seed
+        How many rows to draw, and how.
+    max_categories : int
+        The most different texts of a column.
+    check_rows : callable
+        Is told the number of rows before they are read, and may refuse them.
+    """
+    from polymargin import datasets, tables
+
+    if not Path(data).is_file() and Path(data).suffix not in _ENDINGS:
+        if target is not None or drop or weight is not None:
+            raise ValueError(
+                "--target, --drop and --weight name columns of a file; datasets by name have their own"
+            )
+        examples = tables.sampled(tables.from_dataset(datasets.load(data)), sample, seed)
+        check_rows(examples.labels.size)
+        return tables.choose_features(examples)
+    table = tables.open_table(data)
+    with show_rows(f"looking at {table.path.name}") as progress:
+        scan = tables.scan_table(table, target, drop, progress)
+    check_rows(scan.n_labelled if sample is None else min(sample, scan.n_labelled))
+    with show_rows(f"reading {table.path.name}") as progress:
+        examples = tables.read_examples(scan, weight=weight, sample=sample, seed=seed, progress=progress)
+    return tables.choose_features(examples, scan, max_categories=max_categories)

@@ -1,0 +1,101 @@
+"""The models that commands know by name, and what a fitted one has chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from polymargin import codebooks
+from polymargin.decoders import DECODERS
+
+__all__ = ["CODINGS", "DECODINGS", "KERNELS", "MODELS", "chosen", "make_classifier"]
+
+CODINGS = (*codebooks.CODINGS, "adaptive")
+DECODINGS = tuple(DECODERS)
+KERNELS = ("rbf", "laplacian", "poly", "linear")
+#: Of every model the options that it takes.
+MODELS: Mapping[str, tuple[str, ...]] = {
+    "auto": (),
+    "ls-svm": ("coding", "decoding", "kernel"),
+    "svm": ("coding", "decoding", "kernel"),
+    "posterior-svm": ("decoding", "kernel"),
+    "kernel-logistic": ("kernel",),
+}
+
+
+def make_classifier(model: str, seed: int, **options: str | None) -> Any:
+    """Return an estimator that tunes itself and, unless a decoding says otherwise, gives probabilities.
+
+    Parameters
+    ----------
+    model : str
+        One of `MODELS`.
+    seed : int
+        Its random state.
+    **options : str or None
+        ``coding``, ``decoding`` and ``kernel``, None for the estimator's own choice.
+
+    Examples
+    --------
+    >>> make_classifier("ls-svm", 0, coding="one-vs-all", kernel=None)
+    LSSVMClassifier(coding='one-vs-all', random_state=0)
+    """
+    import polymargin
+
+    for name, choices in (("coding", CODINGS), ("decoding", DECODINGS), ("kernel", KERNELS)):
+        value = options.get(name)
+        if value is not None and value not in choices:
+            raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
+    if model not in MODELS:
+        raise ValueError(f"unknown model {model!r}; choose one of {', '.join(MODELS)}")
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in MODELS[model]:
+            able = [other for other, takes in MODELS.items() if name in takes]
+            raise ValueError(f"--{name} is not for --model {model}; choose --model {' or '.join(able)}")
+    match model:
+        case "auto":
+            return polymargin.AutoKernelClassifier(random_state=seed)
+        case "ls-svm":
+            return polymargin.LSSVMClassifier(random_state=seed, **given)
+        case "svm":
+            given.setdefault("decoding", "coupled-softmax")
+            return polymargin.SVMClassifier(C=None, gamma=None, random_state=seed, **given)
+        case "posterior-svm":
+            return polymargin.PosteriorSVMClassifier(random_state=seed, **given)
+    return polymargin.KernelLogisticClassifier(random_state=seed, **given)
+
+
+def chosen(classifier: Any) -> dict[str, Any]:
+    """Return what a fitted classifier has chosen, as plain JSON; of a pool, what each member has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from polymargin import LSSVMClassifier
+    >>> model = LSSVMClassifier(C=1.0, gamma=0.5, kernel="rbf").fit([[0.0], [1.0], [2.0]], [0, 1, 1])
+    >>> chosen(model)
+    {'kernel': 'RBF()', 'C': 1.0, 'gamma': 0.5, 'coding': 'one-vs-one', 'decoding': 'coupled-softmax', 'n_support': 3}
+    """
+    if hasattr(classifier, "members_"):
+        members = zip(classifier.weights_.tolist(), classifier.members_, strict=True)
+        return {"members": [{"weight": weight, **chosen(member)} for weight, member in members]}
+    facts = {
+        "kernel": str(getattr(classifier, "kernel_", classifier.kernel)),
+        "C": _one_or_range(classifier.C_),
+        "gamma": _one_or_range(classifier.gamma_),
+        "coding": getattr(classifier, "coding", None),
+        "decoding": getattr(classifier, "decoding", None),
+        "kernel_losses": getattr(classifier, "kernel_losses_", None),
+        "n_support": len(getattr(classifier, "support_", ())),
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _one_or_range(values: Any) -> float | list[float]:
+    """Return the number that all machines share, or the least and the largest."""
+    values = np.atleast_1d(values)
+    least, largest = float(values.min()), float(values.max())
+    return least if least == largest else [least, largest]

@@ -1,0 +1,86 @@
+"""The classifiers that `polymargin bench` compares: ours, and what others use for class probabilities."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["METHODS", "fit_method"]
+
+Array = NDArray[Any]
+
+C_GRID = 2.0 ** np.arange(-3, 10, 2)
+#: Times one over the number of features and their variance.
+GAMMA_FACTORS = 2.0 ** np.arange(-6, 5, 2)
+
+
+def fit_method(method: str, X: Array, y: Array, seed: int) -> Any:
+    """Return a fitted classifier with `predict_proba`; tuning and calibration are its own affair.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    X : ndarray of shape (n, d)
+        Standardised features.
+    y : ndarray of int, shape (n,)
+        Class numbers.
+    seed : int
+        For methods that draw at random.
+    """
+    folds = int(min(5, np.bincount(y).min()))
+    if folds < 2:
+        raise ValueError("a class has a single row, too few to tune and to calibrate with")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of peers that stop early or will change a default
+        return METHODS[method](X, y, folds, seed)
+
+
+def _auto(X: Array, y: Array, folds: int, seed: int) -> Any:
+    from polymargin import AutoKernelClassifier
+
+    return AutoKernelClassifier(random_state=seed).fit(X, y)
+
+
+def _ls_svm(X: Array, y: Array, folds: int, seed: int) -> Any:
+    from polymargin import LSSVMClassifier
+
+    return LSSVMClassifier(random_state=seed).fit(X, y)
+
+
+def _svc(X: Array, y: Array, folds: int, seed: int) -> Any:
+    """Tune by cross-validated accuracy on a grid, then calibrate on out-of-fold outputs."""
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.svm import SVC
+
+    grid = {"C": C_GRID, "gamma": GAMMA_FACTORS / (X.shape[1] * max(X.var(), 1e-12))}
+    search = GridSearchCV(SVC(cache_size=500), grid, cv=folds, refit=False).fit(X, y)
+    best = SVC(cache_size=500, **search.best_params_)
+    return CalibratedClassifierCV(best, method="sigmoid", cv=folds, ensemble=False).fit(X, y)
+
+
+def _logistic(X: Array, y: Array, folds: int, seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegressionCV
+
+    return LogisticRegressionCV(Cs=10, cv=folds, scoring="neg_log_loss", max_iter=2000).fit(X, y)
+
+
+def _forest(X: Array, y: Array, folds: int, seed: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(500, random_state=seed).fit(X, y)
+
+
+#: Every method by name; ours first.
+METHODS: Mapping[str, Callable[[Array, Array, int, int], Any]] = {
+    "AutoKernelClassifier": _auto,
+    "LSSVMClassifier": _ls_svm,
+    "SVC, tuned and calibrated": _svc,
+    "logistic regression": _logistic,
+    "random forest": _forest,
+}

@@ -1,0 +1,290 @@
+"""``polymargin fit``: a table in, a model out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from polymargin.cli._completion import data_files, one_of
+from polymargin.cli._console import USAGE, fail, note, reported, results
+from polymargin.cli._data import load_examples
+from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, MODELS, chosen, make_classifier
+from polymargin.cli._progress import duration, logged, show_steps
+from polymargin.cli._quality import Honest, by_folds, by_leave_one_out, scores
+
+if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
+    from polymargin.tables import Examples
+
+__all__ = ["command"]
+
+#: Of models whose time grows with the cube of the rows: from here on it is long enough to say so.
+_MANY_ROWS = 10_000
+
+
+def command(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A CSV file (.gz too) or Parquet file, or a dataset by name (wine, vehicle, ...).",
+            autocompletion=data_files,
+        ),
+    ],
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="The label column; the last unless given.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The model file; named after the data unless given."),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", help=f"{', '.join(MODELS)}.", autocompletion=one_of(MODELS)),
+    ] = "auto",
+    coding: Annotated[
+        str | None,
+        typer.Option("--coding", "-c", help=f"{', '.join(CODINGS)}.", autocompletion=one_of(CODINGS)),
+    ] = None,
+    decoding: Annotated[
+        str | None,
+        typer.Option("--decoding", "-d", help=f"{', '.join(DECODINGS)}.", autocompletion=one_of(DECODINGS)),
+    ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option("--kernel", "-k", help=f"{', '.join(KERNELS)}.", autocompletion=one_of(KERNELS)),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", help="A column not to learn from (may be repeated).")
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option("--weight", help="The column with row weights: 2 counts like two rows.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=2, help="Learn from so many rows, drawn from every class.")
+    ] = None,
+    max_categories: Annotated[
+        int, typer.Option("--max-categories", min=2, help="A column of more different texts is left out.")
+    ] = 100,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the sample, the folds and the model.")] = 0,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Also write a page about the model to this HTML file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+) -> None:
+    """Learn a model from a table, say how good it is, and save it.
+
+    Columns of numbers are standardised, missing values filled with the mean; of columns of texts every value becomes
+    an indicator, and a missing one has none. The model tunes and calibrates itself. How good it is, is measured on
+    rows that it had not learned from: by leave-one-out, which comes with the fit of least-squares machines, or else in
+    folds.
+
+    Examples: [bold]polymargin fit flowers.csv --target species -o flowers.skops --report flowers.html[/bold],
+    [bold]polymargin fit big.parquet --sample 5000 --drop id[/bold]
+    """
+    start = time.perf_counter()
+    with reported():
+        classifier = make_classifier(model, seed, coding=coding, decoding=decoding, kernel=kernel)
+        for path in (output, report):
+            _check_writable(path)
+        examples = load_examples(
+            data,
+            target,
+            drop=drop or (),
+            weight=weight,
+            sample=sample,
+            seed=seed,
+            max_categories=max_categories,
+            check_rows=_check_rows(model),
+        )
+        for line in (*examples.notes, *_small_classes(examples)):
+            note(line)
+        pipeline = _fitted(classifier, examples)
+        honest = _honest(pipeline, examples, seed)
+        output = output or Path(f"{examples.name}.skops")
+        document = _document(model, pipeline, examples, honest, output, time.perf_counter() - start)
+        _save(pipeline, output, document)
+        if report is not None:
+            document["report"] = str(_write_report(pipeline, examples, honest, report))
+    if as_json:
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        _print(document)
+
+
+def _check_writable(path: Path | None) -> None:
+    """Refuse at once what could not be written in the end."""
+    if path is None:
+        return
+    if path.is_dir():
+        fail(f"{path} is a folder; give the name of a file", USAGE)
+    if not path.absolute().parent.is_dir():
+        fail(f"cannot write {path}: there is no folder {path.parent}", USAGE)
+
+
+def _check_rows(model: str) -> Callable[[int], None]:
+    """Return what refuses more rows than a model can learn from here, before they are read."""
+
+    def check(n_rows: int) -> None:
+        from polymargin import _memory
+
+        if model in (
+            "auto",
+            "kernel-logistic",
+        ):  # these look at all rows at once; the others know best themselves
+            _memory.require(
+                48.0 * n_rows**2,
+                f"--model {model} on {n_rows} rows",
+                "learn from a sample (--sample 10000), or choose --model svm",
+            )
+        if model in ("auto", "kernel-logistic", "ls-svm") and n_rows > _MANY_ROWS:
+            note(
+                f"{n_rows} rows take long, the time grows with their cube; --sample 5000 is quick and often as good"
+            )
+
+    return check
+
+
+def _small_classes(examples: Examples) -> Iterator[str]:
+    classes, counts = np.unique(examples.labels, return_counts=True)
+    alone = classes[counts == 1].tolist()
+    if alone:
+        yield f"{_names(alone)} {'has' if len(alone) == 1 else 'have'} a single row, which is hardly enough"
+
+
+def _fitted(classifier: Any, examples: Examples) -> Any:
+    """Return the fitted pipeline: what makes the columns fit for a kernel, and the classifier."""
+    from sklearn.pipeline import Pipeline
+
+    from polymargin.tables import preparation
+
+    pipeline = Pipeline([("prepare", preparation(examples.frame)), ("classifier", classifier)])
+    weighted = {} if examples.weights is None else {"classifier__sample_weight": examples.weights}
+    with logged():
+        pipeline.set_params(classifier__verbose=1).fit(examples.frame, examples.labels, **weighted)
+    return pipeline.set_params(classifier__verbose=0)
+
+
+def _honest(pipeline: Any, examples: Examples, seed: int) -> Honest:
+    found = by_leave_one_out(pipeline[-1], examples.labels.size, examples.weights)
+    if found is not None:
+        return found
+    with show_steps("measuring the quality in folds") as advance:
+        return by_folds(pipeline, examples.frame, examples.labels, examples.weights, seed, advance)
+
+
+def _document(
+    model: str, pipeline: Any, examples: Examples, honest: Honest, output: Path, seconds: float
+) -> dict[str, Any]:
+    """Return all that is printed and saved with the model, as plain JSON."""
+    from polymargin.tables import TableReader
+
+    class_index = np.searchsorted(pipeline.classes_, examples.labels)[honest.rows]
+    weights = None if examples.weights is None else examples.weights[honest.rows]
+    return {
+        "data": examples.name,
+        "target": examples.target,
+        "n_rows": int(examples.labels.size),
+        "columns": TableReader(pipeline).kinds,
+        "classes": pipeline.classes_.tolist(),
+        "n_features": int(pipeline[-1].n_features_in_),
+        "notes": list(examples.notes),
+        "model": model,
+        "estimator": type(pipeline[-1]).__name__,
+        "chosen": chosen(pipeline[-1]),
+        "quality": {
+            "method": honest.method,
+            **scores(class_index, honest.predicted, honest.log_proba, weights),
+        },
+        "seconds": round(seconds, 3),
+        "file": str(output),
+    }
+
+
+def _save(pipeline: Any, output: Path, document: dict[str, Any]) -> None:
+    import polymargin
+
+    try:
+        polymargin.save(pipeline, output, summary=document)
+    except OSError as error:
+        fail(f"cannot write {output}: {error.strerror or error}")
+
+
+def _write_report(pipeline: Any, examples: Examples, honest: Honest, path: Path) -> Path:
+    from polymargin import report
+
+    if honest.log_proba is None:
+        raise ValueError("a report is about probabilities, and this decoding gives none; leave --report out")
+    summary = report.fit_summary(
+        pipeline,
+        examples.frame.iloc[honest.rows].reset_index(drop=True),
+        examples.labels[honest.rows],
+        title=f"{examples.name}: {examples.target}",
+        log_proba=honest.log_proba,
+        classes=pipeline.classes_,
+        notes=[*examples.notes, f"Probabilities of the training rows: {honest.method}."],
+        row_numbers=examples.row_numbers[honest.rows] + examples.first_row,
+        sample_weight=None if examples.weights is None else examples.weights[honest.rows],
+    )
+    return report.write_page(summary, path)
+
+
+def _print(document: dict[str, Any]) -> None:
+    console = results()
+    kinds = list(document["columns"].values())
+    texts = kinds.count("text")
+    columns = f"{len(kinds)} columns" + (f" ({texts} of texts)" if texts else "")
+    console.print(
+        f"{document['data']}: {document['n_rows']} rows, {columns}, {len(document['classes'])} classes of "
+        f"{document['target']!r}: {_names(document['classes'])}",
+        markup=False,
+    )
+    console.print(_chosen_table(document["estimator"], document["chosen"]))
+    if losses := document["chosen"].get("kernel_losses"):
+        compared = ", ".join(f"{name}: {loss:.4f}" for name, loss in losses.items())
+        console.print(f"kernels by their honest loss: {compared}")
+    quality = document["quality"]
+    console.print(Text(f"on rows that were held out ({quality['method']})", style="bold"))
+    if "log_loss" in quality:
+        console.print(
+            f"  log-loss {quality['log_loss']:.4f} (always saying the class frequencies: "
+            f"{quality['log_loss_of_frequencies']:.4f})"
+        )
+        console.print(
+            f"  accuracy {quality['accuracy']:.1%}, Brier score {quality['brier']:.4f}, "
+            f"calibration error {quality['calibration_error']:.4f}"
+        )
+    else:
+        console.print(f"  accuracy {quality['accuracy']:.1%} (this decoding gives no probabilities)")
+    console.print(f"model: {document['file']} ({duration(document['seconds'])})", markup=False)
+    if "report" in document:
+        console.print(f"report: {document['report']}", markup=False)
+
+
+def _chosen_table(estimator: str, facts: dict[str, Any]) -> Table:
+    """Return what was chosen, one line for every member of a pool."""
+    members = facts.get("members", [facts])
+    table = Table(title=estimator, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    names = [name for name in ("weight", "kernel", "coding", "decoding", "C", "gamma") if name in members[0]]
+    for name in names:
+        table.add_column(name, justify="right" if name == "weight" else "left")
+    for member in members:
+        table.add_row(*(Text(_value(name, member[name])) for name in names))
+    return table
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return " to ".join(f"{number:.4g}" for number in value)
+    return f"{value:.2f}" if name == "weight" else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _names(values: list[Any], most: int = 10) -> str:
+    shown = ", ".join(map(repr, values[:most]))
+    return shown if len(values) <= most else f"{shown} and {len(values) - most} more"

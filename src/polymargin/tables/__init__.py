@@ -1,0 +1,52 @@
+"""Tables in files: CSV or Parquet in, typed columns and a prepared scikit-learn pipeline out.
+
+    file ──► open_table ──► scan_table ──► read_examples ──► choose_features ──► preparation
+    CSV,     columns,       kinds of        a frame, its      what a kernel       standardise,
+    Parquet  batches        columns         labels            can use             indicators
+
+A file is read in batches and may be larger than memory. `scan_table` looks at every row before any column gets its
+type, so that a type never changes half-way; `read_examples` then takes all rows, or a sample in which every class is
+present. `TableReader` gives a fitted model the columns it was fitted on, batch by batch.
+
+Needs pandas and pyarrow: ``pip install 'polymargin[tables]'``.
+"""
+
+try:
+    import pandas  # noqa: F401
+    import pyarrow  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"tables in files need pandas and pyarrow, and {error.name} is not installed: "
+        "pip install 'polymargin[tables]'"
+    ) from error
+
+from polymargin.tables._cells import Kind
+from polymargin.tables._examples import Examples, from_dataset, read_examples, sampled
+from polymargin.tables._features import choose_features
+from polymargin.tables._files import Batch, Table, open_table
+from polymargin.tables._labels import class_indices, label_texts, typed_labels
+from polymargin.tables._pipeline import TableReader, preparation
+from polymargin.tables._scan import Scan, scan_table
+from polymargin.tables._writing import Format, format_of, writing
+
+__all__ = [
+    "Batch",
+    "Examples",
+    "Format",
+    "Kind",
+    "Scan",
+    "Table",
+    "TableReader",
+    "choose_features",
+    "class_indices",
+    "format_of",
+    "from_dataset",
+    "label_texts",
+    "open_table",
+    "preparation",
+    "read_examples",
+    "sampled",
+    "scan_table",
+    "typed_labels",
+    "writing",
+]

@@ -1,0 +1,278 @@
+"""The labelled rows of a table in memory: all of them, or a sample in which every class is present."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from polymargin import _memory
+from polymargin.datasets import Dataset
+from polymargin.tables._cells import Kind, NotANumber, holds_texts, numbers, objects, texts
+from polymargin.tables._files import Batch, Table
+from polymargin.tables._labels import label_texts, typed_labels
+from polymargin.tables._scan import Progress, Scan
+
+Array = NDArray[Any]
+
+#: A class of which a sample would hold fewer rows keeps this many, as far as it has them.
+_LEAST_ROWS = 5
+_BYTES_PER_CELL = {"number": 8, "text": 72}
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows to learn from.
+
+    Attributes
+    ----------
+    name : str
+        Of the table.
+    frame : DataFrame of shape (n, d)
+        The features: float64 columns with NaN, and object columns of texts with None, for missing values.
+    labels : ndarray of shape (n,)
+        int64 if all labels are whole numbers, else text.
+    target : str
+        The column that they come from.
+    weights : ndarray of shape (n,) or None
+        Row weights.
+    row_numbers : ndarray of int, shape (n,)
+        How many rows of the table come before each.
+    first_row : int
+        What messages call the first row of the table.
+    notes : tuple of str
+        What the user should know of how they were made.
+    """
+
+    name: str
+    frame: pd.DataFrame
+    labels: Array
+    target: str
+    weights: Array | None = None
+    row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    first_row: int = 1
+    notes: tuple[str, ...] = ()
+
+
+def from_dataset(dataset: Dataset) -> Examples:
+    """Return one of the package's datasets as examples.
+
+    Examples
+    --------
+    >>> from polymargin.datasets import load
+    >>> from_dataset(load("wine")).frame.shape
+    (178, 13)
+    """
+    columns = {
+        name: pd.Series(dataset.X[:, j], dtype=object if name in dataset.nominal else np.float64)
+        for j, name in enumerate(dataset.feature_names)
+    }
+    rows = np.arange(len(dataset.y))
+    return Examples(dataset.name, pd.DataFrame(columns), dataset.y, "class", row_numbers=rows)
+
+
+def sampled(examples: Examples, sample: int | None, seed: int = 0) -> Examples:
+    """Return a random sample of examples, if there are more; every class has its share, see `read_examples`."""
+    names, counts = np.unique(examples.labels.astype(str), return_counts=True)
+    shares = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    chosen = _share_out(shares, sample)
+    if chosen == shares:
+        return examples
+    rows = _Draw(shares, chosen, seed)(examples.labels.astype(str).astype(object))
+    return replace(
+        examples,
+        frame=examples.frame.iloc[rows].reset_index(drop=True),
+        labels=examples.labels[rows],
+        weights=None if examples.weights is None else examples.weights[rows],
+        row_numbers=examples.row_numbers[rows],
+        notes=(*examples.notes, f"a sample of {rows.size} of the {examples.labels.size} rows"),
+    )
+
+
+def read_examples(
+    scan: Scan,
+    *,
+    weight: str | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Examples:
+    """Read the labelled rows of a scanned table, or a random sample of them.
+
+    Parameters
+    ----------
+    scan : Scan
+        The table and what its columns hold. Dates, and what is neither number nor text, are left out.
+    weight : str or None
+        The column with the row weights, which then is no feature.
+    sample : int or None
+        How many rows to draw, if there are more. Every class has its share of them, and at least five rows, as far
+        as it has them.
+    seed : int
+        Of the sample.
+    progress : callable or None
+        Is told the rows read so far, and the share of the file.
+
+    Returns
+    -------
+    Examples
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from polymargin.tables import open_table, scan_table
+    >>> file = Path(tempfile.mkdtemp()) / "fruit.csv"
+    >>> _ = file.write_text("weight,colour,fruit\\n150,green,apple\\n120,,orange\\n,red,apple\\n")
+    >>> examples = read_examples(scan_table(open_table(file)))
+    >>> examples.frame
+       weight colour
+    0   150.0  green
+    1   120.0   None
+    2     NaN    red
+    """
+    if weight is not None and weight not in scan.kinds:
+        raise ValueError(f"there is no column {weight!r} for the weights; there are {', '.join(scan.kinds)}")
+    kinds = {name: kind for name, kind in scan.kinds.items() if kind in _BYTES_PER_CELL}
+    n_rows = scan.n_labelled if sample is None else min(sample, scan.n_labelled)
+    _memory.require(
+        n_rows * sum(_BYTES_PER_CELL[kind] for kind in kinds.values()),
+        f"a table of {n_rows} rows",
+        "draw a sample of them (--sample)",
+    )
+    chosen = _share_out(scan.label_counts, sample)
+    pieces: list[pd.DataFrame] = []
+    labels: list[Array] = []
+    places: list[Array] = []
+    infinite: dict[str, int] = {}
+    for batch, rows in _labelled(scan, list(kinds), _Draw(scan.label_counts, chosen, seed), progress):
+        taken = batch.cells.take(pa.array(rows))
+        pieces.append(frame_of(scan.table, taken, kinds, batch.start + rows, infinite))
+        labels.append(objects(label_texts(taken.column(scan.target))))
+        places.append(batch.start + rows)
+    frame = pd.concat(pieces, ignore_index=True)
+    names = np.concatenate(labels)
+    values = typed_labels(scan.label_counts)
+    row_numbers = np.concatenate(places)
+    weights = None if weight is None else _weights(scan, frame.pop(weight), row_numbers)
+    return Examples(
+        scan.table.name,
+        frame,
+        np.array([values[name] for name in names]),
+        scan.target,
+        weights,
+        row_numbers,
+        scan.table.first_row,
+        tuple(_notes(scan, chosen, infinite)),
+    )
+
+
+def frame_of(
+    table: Table, cells: pa.RecordBatch, kinds: Mapping[str, Kind], rows: Array, infinite: dict[str, int]
+) -> pd.DataFrame:
+    """Return columns of numbers and texts as a frame; infinite numbers are counted, and missing from then on.
+
+    Raises
+    ------
+    ValueError
+        If a text stands among numbers; the message names row and column.
+    """
+    columns: dict[str, Array] = {}
+    for name, kind in kinds.items():
+        if kind == "text":
+            columns[name] = objects(texts(cells.column(name)))
+            continue
+        try:
+            values = numbers(cells.column(name))
+        except NotANumber as found:
+            where = table.row(int(rows[found.place]))
+            raise ValueError(
+                f"{table.path.name}, {where}: {found.text!r} in the column {name!r}, which holds numbers"
+            ) from None
+        boundless = np.isinf(values)
+        if boundless.any():
+            infinite[name] = infinite.get(name, 0) + int(boundless.sum())
+            values = np.where(boundless, np.nan, values)
+        columns[name] = values
+    frame = {name: pd.Series(values, dtype=values.dtype) for name, values in columns.items()}
+    return pd.DataFrame(frame, index=pd.RangeIndex(cells.num_rows))
+
+
+def _labelled(
+    scan: Scan, columns: list[str], draw: Callable[[Array], Array], progress: Progress | None
+) -> Iterator[tuple[Batch, Array]]:
+    """Yield the batches with the places of the rows that are drawn from them."""
+    for batch in scan.table.batches([*columns, scan.target]):
+        rows = draw(objects(label_texts(batch.cells.column(scan.target))))
+        if rows.size:
+            yield batch, rows
+        if progress is not None:
+            progress(batch.start + batch.cells.num_rows, batch.share)
+
+
+class _Draw:
+    """Draws a given number of rows from every class, all equally likely, as they pass by."""
+
+    def __init__(self, counts: Mapping[str, int], chosen: Mapping[str, int], seed: int) -> None:
+        self._all = dict(counts) == dict(chosen)
+        self._left, self._wanted = dict(counts), dict(chosen)
+        self._random = np.random.default_rng(seed)
+
+    def __call__(self, names: Array) -> Array:
+        if self._all:
+            return np.flatnonzero(names != None)  # noqa: E711 (elementwise)
+        taken = []
+        for name, rows in pd.Series(names, dtype=object).groupby(names).indices.items():
+            wanted, left = self._wanted[name], self._left[name]
+            n_taken = self._random.hypergeometric(wanted, left - wanted, rows.size)
+            taken.append(self._random.choice(rows, n_taken, replace=False))
+            self._wanted[name], self._left[name] = wanted - n_taken, left - rows.size
+        return np.sort(np.concatenate(taken)) if taken else np.zeros(0, dtype=np.int64)
+
+
+def _share_out(counts: Mapping[str, int], sample: int | None) -> dict[str, int]:
+    """Return how many rows of every class a sample holds."""
+    total = sum(counts.values())
+    if sample is None or sample >= total:
+        return dict(counts)
+    if sample < 2 * len(counts):
+        raise ValueError(f"a sample of {sample} rows is too small for {len(counts)} classes; take more")
+    least = min(_LEAST_ROWS, sample // len(counts))
+    shares = {name: min(count, max(least, round(sample * count / total))) for name, count in counts.items()}
+    largest = max(shares, key=shares.__getitem__)
+    # What rounding and the small classes took or left is the largest class's.
+    shares[largest] = max(least, min(counts[largest], shares[largest] + sample - sum(shares.values())))
+    return shares
+
+
+def _weights(scan: Scan, column: pd.Series, row_numbers: Array) -> Array:
+    if holds_texts(column):
+        raise ValueError(f"the weights {column.name!r} are texts, not numbers")
+    values = column.to_numpy()
+    wrong = np.flatnonzero(~(values >= 0.0))
+    if wrong.size:
+        where = scan.table.row(int(row_numbers[wrong[0]]))
+        raise ValueError(f"{where} has no weight in the column {column.name!r}, or a negative one")
+    return values
+
+
+def _notes(scan: Scan, chosen: Mapping[str, int], infinite: Mapping[str, int]) -> Iterator[str]:
+    if scan.unlabelled:
+        kinds = ", ".join(f"{text!r}: {count}" for text, count in scan.unlabelled.items())
+        count = sum(scan.unlabelled.values())
+        yield f"{count} of {scan.n_rows} rows have no label in {scan.target!r} and are left out ({kinds})"
+    total, sample = scan.n_labelled, sum(chosen.values())
+    if sample < total:
+        yield f"a sample of {sample} of the {total} rows"
+        raised = [
+            name for name, rows in chosen.items() if rows > 1.5 * sample * scan.label_counts[name] / total + 1
+        ]
+        if raised:
+            yield f"in the sample these classes are more frequent than in the file: {', '.join(map(repr, raised))}"
+    for name, count in infinite.items():
+        yield f"column {name!r}: {count} infinite numbers count as missing"

@@ -1,0 +1,249 @@
+"""Files of rows, read in batches: CSV (perhaps compressed) and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+__all__ = ["Batch", "Table", "open_table"]
+
+_GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
+_BLOCK_BYTES = 2**20
+_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a table.
+
+    Attributes
+    ----------
+    start : int
+        How many rows come before them.
+    cells : RecordBatch
+        The columns asked for, in that order.
+    share : float
+        How much of the file has been read by now, between 0 and 1.
+    """
+
+    start: int
+    cells: pa.RecordBatch
+    share: float
+
+
+class Table(ABC):
+    """A file of rows under named columns.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    columns : tuple of str
+        Their names, as they stand in the file. A name may stand there twice; asking for it is an error.
+    """
+
+    #: What messages call the first row: a header is row 1.
+    first_row: ClassVar[int] = 1
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, tuple(columns)
+
+    @property
+    def name(self) -> str:
+        """The file's name without its endings."""
+        return Path(self.path.name.removesuffix(".gz")).stem
+
+    def row(self, number: int) -> str:
+        """Return how messages call the row that `number` rows come before."""
+        return f"row {number + self.first_row}"
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Raise ValueError if a column is not there, or there twice."""
+        missing = [name for name in columns if name not in self.columns]
+        if missing:
+            raise ValueError(
+                f"{self.path.name} has no column {_listed(missing)}; its columns are {_listed(self.columns)}"
+            )
+        for name in columns:
+            if self.columns.count(name) > 1:
+                raise ValueError(f"{self.path.name} has more than one column {name!r}; rename all but one")
+
+    def batches(self, columns: Sequence[str], max_rows: int = _ROWS) -> Iterator[Batch]:
+        """Yield the rows of some columns in batches of at most `max_rows`."""
+        self.check(columns)
+        start = 0
+        for cells, share in self._batches(columns, max_rows):
+            for first in range(0, cells.num_rows, max_rows):
+                part = cells.slice(first, max_rows)
+                yield Batch(start, part, share)
+                start += part.num_rows
+
+    @abstractmethod
+    def _batches(self, columns: Sequence[str], max_rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
+        """Yield columns that exist, with the share of the file that has been read."""
+
+
+def open_table(path: str | Path) -> Table:
+    """Return a CSV or Parquet file as a table; its first bytes tell which.
+
+    Parameters
+    ----------
+    path : str or Path
+        A CSV file in UTF-8 with a header row, its fields separated by commas, semicolons or tabs, perhaps compressed
+        by gzip; or a Parquet file.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    ValueError
+        If the file is neither, or empty; the message says what is wrong with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "fruit.csv"
+    >>> _ = file.write_text("weight;colour\\n150;green\\n120;red\\n")
+    >>> table = open_table(file)
+    >>> table.columns
+    ('weight', 'colour')
+    >>> [batch.cells.to_pylist() for batch in table.batches(["colour"])]
+    [[{'colour': 'green'}, {'colour': 'red'}]]
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not a file")
+    with path.open("rb") as stream:
+        beginning = stream.read(4)
+    if beginning == _PARQUET:
+        return _ParquetTable(path)
+    if beginning == _ZIP:
+        raise ValueError(f"{path.name} is a zip archive or a spreadsheet; save it as CSV or Parquet")
+    return _CsvTable(path, compressed=beginning.startswith(_GZIP))
+
+
+class _CsvTable(Table):
+    first_row = 2
+
+    def __init__(self, path: Path, *, compressed: bool) -> None:
+        self._compressed = compressed
+        self._separator, header = _header(path, compressed)
+        super().__init__(path, [name or f"Unnamed: {place}" for place, name in enumerate(header)])
+
+    def _batches(self, columns: Sequence[str], max_rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
+        places = [str(self.columns.index(name)) for name in columns]
+        invalid: list[Any] = []
+
+        def note(row: Any) -> str:
+            invalid.append(row)
+            return "error"
+
+        size = max(1, self.path.stat().st_size)
+        with pa.OSFile(str(self.path)) as file:
+            stream = pa.CompressedInputStream(file, "gzip") if self._compressed else file
+            try:
+                # Names are numbers here: those in the file may come twice. A text stays a text until all are seen.
+                reader = pa.csv.open_csv(
+                    stream,
+                    pa.csv.ReadOptions(
+                        column_names=[str(place) for place in range(len(self.columns))],
+                        skip_rows_after_names=1,
+                        block_size=_BLOCK_BYTES,
+                        use_threads=False,  # threads would not know the number of a bad row
+                    ),
+                    pa.csv.ParseOptions(
+                        delimiter=self._separator,
+                        newlines_in_values=True,
+                        invalid_row_handler=note,
+                    ),
+                    pa.csv.ConvertOptions(
+                        column_types={place: pa.string() for place in places}, include_columns=places
+                    ),
+                )
+                for cells in reader:
+                    yield cells.rename_columns(list(columns)), min(1.0, file.tell() / size)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise ValueError(self._what_is_wrong(str(error), invalid)) from None
+
+    def _what_is_wrong(self, message: str, invalid: list[Any]) -> str:
+        if invalid:
+            row = invalid[0]
+            return (
+                f"{self.path.name}, row {row.number}: {row.actual_columns} fields where the header has "
+                f"{row.expected_columns}"
+            )
+        if "UTF8" in message:
+            row = re.search(r"Row #(\d+)", message)
+            where = f", row {row.group(1)}" if row else ""
+            return f"{self.path.name}{where} is not a CSV file in UTF-8; convert it, for example with iconv"
+        if "straddling" in message:
+            return f"{self.path.name} has a row of more than {_BLOCK_BYTES >> 20} MiB; is a quote left open?"
+        return f"{self.path.name} is not a CSV file in UTF-8: {message.splitlines()[0]}"
+
+
+class _ParquetTable(Table):
+    def __init__(self, path: Path) -> None:
+        try:
+            with pa.parquet.ParquetFile(path) as file:
+                columns = file.schema_arrow.names
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ValueError(_bad_parquet(path, error)) from None
+        super().__init__(path, columns)
+
+    def _batches(self, columns: Sequence[str], max_rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
+        with pa.parquet.ParquetFile(self.path) as file:
+            total, done = max(1, file.metadata.num_rows), 0
+            try:
+                for cells in file.iter_batches(max_rows, columns=list(columns)):
+                    done += cells.num_rows
+                    yield _without_views(cells.select(list(columns))), done / total
+            except (pa.ArrowInvalid, OSError) as error:
+                raise ValueError(_bad_parquet(self.path, error)) from None
+
+
+def _header(path: Path, compressed: bool) -> tuple[str, list[str]]:
+    """Return the separator and the names of the columns."""
+    try:
+        with gzip.open(path) if compressed else path.open("rb") as raw:
+            stream = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+            first = stream.readline()
+            # Whatever separates the most columns of the header, outside quotes, separates all of them.
+            separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first).count)
+            stream.seek(0)
+            header = next(csv.reader(stream, delimiter=separator, strict=True), [])
+    except (csv.Error, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+        raise ValueError(f"{path.name} is not a CSV file in UTF-8: {error}") from None
+    if not any(name.strip() for name in header):
+        raise ValueError(f"{path.name} needs a header row and data")
+    return separator, header
+
+
+def _without_views(cells: pa.RecordBatch) -> pa.RecordBatch:
+    """Return string views as strings: they mean the same, and much of Arrow cannot compute with views."""
+    fields = [
+        field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
+        for field in cells.schema
+    ]
+    return cells if fields == list(cells.schema) else cells.cast(pa.schema(fields))
+
+
+def _bad_parquet(path: Path, error: Exception) -> str:
+    return f"{path.name} is a damaged Parquet file: {str(error).splitlines()[0]}"
+
+
+def _listed(names: Sequence[str], most: int = 20) -> str:
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,137 @@
+"""From a frame to what a kernel compares, and from a fitted pipeline back to the columns of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+
+from polymargin.datasets import training_imputer
+from polymargin.tables._cells import Kind, holds_texts
+from polymargin.tables._examples import frame_of
+from polymargin.tables._files import Batch, Table
+
+
+def preparation(frame: pd.DataFrame) -> ColumnTransformer:
+    """Return the transformer that makes the columns of a frame fit for a kernel, not fitted.
+
+    Numbers: missing values to the mean, then standardised. Texts: one indicator for every value; a missing value, and
+    one that is not in the frame, has none. Other columns of a frame that it is given later are ignored.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns of numbers, and of texts.
+
+    Returns
+    -------
+    ColumnTransformer
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"size": [1.0, 3.0, np.nan], "colour": np.array(["red", None, "blue"], dtype=object)})
+    >>> preparation(frame).fit_transform(frame).round(2)
+    array([[-1.22,  0.  ,  1.  ],
+           [ 1.22,  0.  ,  0.  ],
+           [ 0.  ,  1.  ,  0.  ]])
+    """
+    of_texts = [name for name in frame if holds_texts(frame[name])]
+    of_numbers = [name for name in frame if name not in of_texts]
+    parts: list[tuple[str, Any, list[str]]] = []
+    if of_numbers:
+        parts.append(("numbers", make_pipeline(training_imputer(), StandardScaler()), of_numbers))
+    if of_texts:
+        # The values are given, or a missing one would count as a value.
+        values = [sorted(frame[name].dropna().unique()) for name in of_texts]
+        indicators = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
+        parts.append(("texts", indicators, of_texts))
+    return ColumnTransformer(parts)
+
+
+class TableReader:
+    """Gives a fitted model the columns that it was fitted on, from a file, batch by batch.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted classifier or pipeline. If it starts with a `ColumnTransformer`, the columns that go to an encoder of
+        categories are read as texts; all others are read as numbers.
+
+    Attributes
+    ----------
+    kinds : dict of str to Kind
+        The columns and what is read from them; empty if the model knows no names.
+    infinite : dict of str to int
+        How many infinite numbers have been found so far; they count as missing.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.kinds = _kinds(model)
+        self.infinite: dict[str, int] = {}
+
+    def columns(self, table: Table, besides: Sequence[str] = ()) -> list[str]:
+        """Return the columns of the file that the model reads.
+
+        A model that was fitted without names reads all columns but those in `besides`, and their number must be right.
+
+        Raises
+        ------
+        ValueError
+            If columns are missing; the message names them.
+        """
+        if self.kinds:
+            missing = [name for name in self.kinds if name not in table.columns]
+            if missing:
+                raise ValueError(
+                    f"{table.path.name} lacks {len(missing)} of the {len(self.kinds)} columns of the model: "
+                    f"{', '.join(map(repr, missing))}"
+                )
+            table.check(list(self.kinds))
+            return list(self.kinds)
+        names = [name for name in table.columns if name not in besides]
+        if len(names) != self._model.n_features_in_:
+            raise ValueError(
+                f"the model was fitted on {self._model.n_features_in_} columns without names, and "
+                f"{table.path.name} has {len(names)}"
+            )
+        table.check(names)
+        return names
+
+    def frames(
+        self, table: Table, besides: Sequence[str] = (), max_rows: int = 20_000
+    ) -> Iterator[tuple[Any, Batch]]:
+        """Yield what the model can be given, a frame (an array if it knows no names), and the batch it comes from.
+
+        The batch also has the columns in `besides`, as they stand in the file.
+        """
+        names = self.columns(table, besides)
+        kinds: dict[str, Kind] = self.kinds or dict.fromkeys(names, "number")
+        others = [name for name in dict.fromkeys(besides) if name not in names]
+        for batch in table.batches([*names, *others], max_rows):
+            rows = np.arange(batch.start, batch.start + batch.cells.num_rows)
+            frame = frame_of(table, batch.cells, kinds, rows, self.infinite)
+            yield (frame if self.kinds else frame.to_numpy()), batch
+
+
+def _kinds(model: Any) -> dict[str, Kind]:
+    """Return the columns a model was fitted on and what they hold."""
+    first = model.steps[0][1] if isinstance(model, Pipeline) else model
+    if isinstance(first, ColumnTransformer):
+        return {
+            str(name): "text" if _encodes(part) else "number"
+            for _, part, names in first.transformers_
+            if not (isinstance(part, str) and part == "drop")
+            for name in names
+        }
+    return {str(name): "number" for name in getattr(model, "feature_names_in_", ())}
+
+
+def _encodes(part: Any) -> bool:
+    steps = [step for _, step in part.steps] if isinstance(part, Pipeline) else [part]
+    return any(isinstance(step, OneHotEncoder | OrdinalEncoder) for step in steps)

@@ -1,0 +1,154 @@
+"""A first look at all rows of a table: what its columns hold, and how many rows every class has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from polymargin.tables._cells import Kind, NotANumber, kind_of, numbers
+from polymargin.tables._files import Batch, Table
+from polymargin.tables._labels import check_labels, check_target, label_texts, too_many
+
+#: Is told the number of rows read so far and the share of the file, between 0 and 1.
+Progress = Callable[[int, float], None]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a look at all rows has found.
+
+    Attributes
+    ----------
+    table : Table
+        The file.
+    target : str
+        The column with the labels.
+    n_rows : int
+        The rows of the file.
+    kinds : dict of str to Kind
+        What every other column holds that was not to be dropped.
+    first_texts : dict of str to (int, str)
+        Of every column of texts, the row of its first text that is no number, and that text.
+    label_counts : dict of str to int
+        The rows of every label, as it is written.
+    unlabelled : dict of str to int
+        How many rows have no label, by what stands there instead.
+    """
+
+    table: Table
+    target: str
+    n_rows: int
+    kinds: dict[str, Kind]
+    first_texts: dict[str, tuple[int, str]]
+    label_counts: dict[str, int]
+    unlabelled: dict[str, int]
+
+    @property
+    def n_labelled(self) -> int:
+        """How many rows have a label."""
+        return sum(self.label_counts.values())
+
+
+def scan_table(
+    table: Table, target: str | None = None, drop: Iterable[str] = (), progress: Progress | None = None
+) -> Scan:
+    """Look at all rows of a table, in batches.
+
+    Parameters
+    ----------
+    table : Table
+        The file.
+    target : str or None
+        The column with the labels; the last that is not dropped unless given.
+    drop : iterable of str
+        Columns not to be looked at.
+    progress : callable or None
+        Is told the rows read so far, and the share of the file.
+
+    Returns
+    -------
+    Scan
+
+    Raises
+    ------
+    ValueError
+        If a column is missing or named twice, or the target holds no labels to learn from.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from polymargin.tables import open_table
+    >>> file = Path(tempfile.mkdtemp()) / "fruit.csv"
+    >>> _ = file.write_text("weight,colour,fruit\\n150,green,apple\\n120,,orange\\n,red,apple\\n9,red,\\n")
+    >>> scan = scan_table(open_table(file))
+    >>> scan.kinds, scan.label_counts, scan.unlabelled
+    ({'weight': 'number', 'colour': 'text'}, {'apple': 2, 'orange': 1}, {'': 1})
+    """
+    target, names = _columns(table, target, tuple(drop))
+    kinds: dict[str, Kind] = {}
+    first_texts: dict[str, tuple[int, str]] = {}
+    labels: Counter[str] = Counter()
+    unlabelled: Counter[str] = Counter()
+    n_rows = 0
+    for batch in table.batches([*names, target]):
+        if not kinds:
+            kinds = {name: _first_guess(batch.cells.column(name).type) for name in names}
+            check_target(target, batch.cells.column(target).type)
+        for name in names:
+            if kinds[name] == "number" and not _all_numbers(batch, name, first_texts):
+                kinds[name] = "text"
+        _count_labels(batch.cells.column(target), labels, unlabelled)
+        n_rows += batch.cells.num_rows
+        if too_many(len(labels)):
+            break
+        if progress is not None:
+            progress(n_rows, batch.share)
+    if n_rows == 0:
+        raise ValueError(f"{table.path.name} needs a header row and data")
+    check_labels(target, labels)
+    return Scan(table, target, n_rows, kinds, first_texts, dict(labels), dict(unlabelled))
+
+
+def _columns(table: Table, target: str | None, drop: tuple[str, ...]) -> tuple[str, list[str]]:
+    """Return the target and the other columns, which all exist once."""
+    unknown = [name for name in drop if name not in table.columns]
+    if unknown:
+        table.check(unknown)
+    names = [name for name in table.columns if name not in drop]
+    if target is None:
+        if not names:
+            raise ValueError(f"all columns of {table.path.name} are dropped")
+        target = names[-1]
+    table.check([target, *names])
+    if target in drop:
+        raise ValueError(f"the target {target!r} is dropped; name another column by --target")
+    names.remove(target)
+    return target, names
+
+
+def _first_guess(type_: pa.DataType) -> Kind:
+    """Return the kind; what holds texts holds numbers until one is found that is none."""
+    kind = kind_of(type_)
+    return "number" if kind == "text" else kind
+
+
+def _all_numbers(batch: Batch, name: str, first_texts: dict[str, tuple[int, str]]) -> bool:
+    try:
+        numbers(batch.cells.column(name))
+    except NotANumber as found:
+        first_texts[name] = (batch.start + found.place, found.text)
+        return False
+    return True
+
+
+def _count_labels(cells: pa.Array, labels: Counter[str], unlabelled: Counter[str]) -> None:
+    names = label_texts(cells)
+    labels.update({pair["values"]: pair["counts"] for pair in names.drop_null().value_counts().to_pylist()})
+    if names.null_count:
+        written = cells.filter(names.is_null()).cast(pa.string()).fill_null("").value_counts().to_pylist()
+        for pair in written:
+            unlabelled[pair["values"].strip()] += pair["counts"]

@@ -1,0 +1,243 @@
+"""``polymargin fit``: tables in, a model and an honest word about it out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.datasets import load_iris
+from sklearn.metrics import log_loss as sklearn_log_loss
+from typer.testing import CliRunner
+
+import polymargin
+from polymargin import _memory
+from polymargin.cli import app
+from polymargin.persistence import describe
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["fit", *map(str, arguments)])
+
+
+def flowers(n_missing=5):
+    X, y = load_iris(return_X_y=True)
+    frame = pd.DataFrame(X, columns=["sepal length", "<script>", "petal, length", "width"])
+    frame["colour"] = np.where(frame["width"] > 1, "red", "blue")
+    frame["wild"] = np.arange(150) % 3 == 0
+    frame.loc[: n_missing - 1, "colour"] = None
+    frame.loc[10:14, "width"] = np.nan
+    frame["kind"] = np.array(["setosa", "versicolor", "virginica"])[y]
+    return frame
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a table and a model of it."""
+    folder = tmp_path_factory.mktemp("fit")
+    flowers().to_csv(folder / "flowers.csv", index=False)
+    result = run(folder / "flowers.csv", "-m", "ls-svm", "-o", folder / "flowers.skops", "--json")
+    assert result.exit_code == 0, result.stderr
+    (folder / "flowers.json").write_text(result.stdout)
+    return folder
+
+
+def test_document_says_what_the_model_is(folder):
+    document = json.loads((folder / "flowers.json").read_text())
+    model = polymargin.load(folder / "flowers.skops")
+    classifier = model[-1]
+    assert document["classes"] == ["setosa", "versicolor", "virginica"]
+    assert document["columns"]["colour"] == "text"
+    assert document["columns"]["wild"] == "number"
+    assert document["chosen"]["C"] == classifier.C_[0]
+    assert document["chosen"]["gamma"] == classifier.gamma_[0]
+    assert document["chosen"]["kernel"] == str(classifier.kernel_)
+    assert describe(folder / "flowers.skops")["summary"]["target"] == "kind"
+    quality = document["quality"]
+    assert quality["method"] == "leave-one-out"
+    y = flowers()["kind"]
+    log_proba = classifier.loo_log_proba_
+    assert_allclose(quality["log_loss"], sklearn_log_loss(y, np.exp(log_proba)))
+    assert_allclose(quality["accuracy"], (classifier.classes_[log_proba.argmax(1)] == y).mean())
+    assert_allclose(quality["log_loss_of_frequencies"], np.log(3))
+    assert quality["log_loss"] < 0.3
+
+
+def test_model_works_from_python_on_the_frame_that_pandas_reads(folder):
+    model = polymargin.load(folder / "flowers.skops")
+    frame = pd.read_csv(folder / "flowers.csv")
+    proba = model.predict_proba(frame.assign(more=1)[["more", *frame.columns[::-1]]])
+    assert_allclose(proba, model.predict_proba(flowers()))
+    assert (model.classes_[proba.argmax(1)] == frame["kind"]).mean() > 0.95
+    assert list(model.named_steps) == ["prepare", "classifier"]
+
+
+def test_people_are_told_the_choice_the_quality_and_the_notes(tmp_path):
+    frame = flowers().assign(id=[f"n{i}" for i in range(150)])[["id", *flowers().columns]]
+    frame.loc[20:22, "kind"] = None
+    frame.to_csv(tmp_path / "f.csv", index=False, sep=";")
+    result = run(tmp_path / "f.csv", "-m", "ls-svm", "-k", "rbf", "-o", tmp_path / "f.skops")
+    assert result.exit_code == 0, result.stderr
+    for words in (
+        "f: 147 rows, 6 columns (1 of texts), 3 classes of 'kind'",
+        "RBF()",
+        "one-vs-one",
+        "log-loss 0.",
+    ):
+        assert words in result.stdout
+    assert "always saying the class frequencies: 1.09" in result.stdout
+    assert "calibration error" in result.stdout
+    assert "3 of 150 rows have no label in 'kind' and are left out ('': 3)" in result.stderr
+    assert "column 'id' is left out" in result.stderr
+
+
+def test_auto_is_the_default_and_shows_its_members(tmp_path):
+    result = run("wine", "--sample", 60, "-o", tmp_path / "w.skops", "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    model = polymargin.load(tmp_path / "w.skops")
+    assert document["n_rows"] == 60
+    assert document["estimator"] == "AutoKernelClassifier"
+    assert [member["weight"] for member in document["chosen"]["members"]] == model[-1].weights_.tolist()
+    assert_allclose(document["quality"]["log_loss"], model[-1].loo_log_loss_)
+    assert model[-1].verbose == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("svm",),
+        ("posterior-svm",),
+        ("kernel-logistic",),
+        ("ls-svm", "-d", "hamming"),
+        ("ls-svm", "-d", "bayes", "-k", "rbf"),
+    ],
+)
+def test_other_models(folder, tmp_path, options):
+    result = run(folder / "flowers.csv", "--sample", 60, "-o", tmp_path / "m.skops", "--json", "-m", *options)
+    assert result.exit_code == 0, result.stderr
+    quality = json.loads(result.stdout)["quality"]
+    assert quality["method"] == ("leave-one-out" if options[0] == "kernel-logistic" else "5 folds")
+    assert quality["accuracy"] > 0.8
+    assert ("log_loss" in quality) == ("hamming" not in options)
+    assert polymargin.load(tmp_path / "m.skops").predict(flowers()).shape == (150,)
+
+
+def test_weights_count_rows(tmp_path):
+    frame = flowers()
+    random = np.random.default_rng(0)
+    weights = random.integers(0, 3, 150)
+    frame.insert(0, "w", weights)
+    frame.to_csv(tmp_path / "w.csv", index=False)
+    options = ["-m", "ls-svm", "-k", "linear", "--json", "--drop", "wild"]
+    result = run(tmp_path / "w.csv", "--weight", "w", "-o", tmp_path / "w.skops", *options)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert "w" not in document["columns"]
+    assert "wild" not in document["columns"]
+    classifier = polymargin.load(tmp_path / "w.skops")[-1]
+    y = frame["kind"][weights > 0]
+    expected = sklearn_log_loss(y, np.exp(classifier.loo_log_proba_), sample_weight=weights[weights > 0])
+    assert_allclose(document["quality"]["log_loss"], expected)
+
+
+def test_folds_against_scikit_learn(tmp_path, folder):
+    """The quality in folds is what fitting and predicting by hand gives."""
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.pipeline import Pipeline
+
+    from polymargin import LSSVMClassifier, tables
+
+    result = run(
+        folder / "flowers.csv", "-m", "ls-svm", "-d", "bayes", "-k", "linear", "-o", tmp_path / "m", "--json"
+    )
+    quality = json.loads(result.stdout)["quality"]
+    scan = tables.scan_table(tables.open_table(folder / "flowers.csv"))
+    data = tables.choose_features(tables.read_examples(scan), scan)
+    model = LSSVMClassifier(decoding="bayes", kernel="linear", random_state=0)
+    pipeline = Pipeline([("prepare", tables.preparation(data.frame)), ("classifier", model)])
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    proba = cross_val_predict(pipeline, data.frame, data.labels, cv=folds, method="predict_proba")
+    assert_allclose(quality["log_loss"], sklearn_log_loss(data.labels, proba), rtol=1e-6)
+
+
+def test_a_class_with_a_single_row(tmp_path):
+    frame = flowers()
+    frame.loc[0, "kind"] = "unique"
+    frame.to_csv(tmp_path / "f.csv", index=False)
+    for model in ("ls-svm", "svm"):
+        result = run(tmp_path / "f.csv", "-m", model, "-k", "linear", "-o", tmp_path / "m.skops", "--json")
+        assert result.exit_code == 0, result.stderr
+        assert "'unique' has a single row" in result.stderr
+        assert np.isfinite(json.loads(result.stdout)["quality"]["log_loss"])
+
+
+def test_report(tmp_path, folder):
+    page = tmp_path / "page.html"
+    result = run(
+        folder / "flowers.csv", "-m", "ls-svm", "-k", "linear", "-o", tmp_path / "m.skops", "--report", page
+    )
+    assert result.exit_code == 0, result.stderr
+    assert f"report: {page}" in result.stdout.replace("\n", "")
+    assert "<script>: " not in page.read_text()
+
+
+def test_more_rows_than_memory_is_refused_before_they_are_read(monkeypatch, folder, tmp_path):
+    monkeypatch.setattr(_memory, "available", lambda: 1e5)
+    result = run(folder / "flowers.csv", "-o", tmp_path / "m.skops")
+    assert result.exit_code == 1
+    assert "--model auto on 150 rows needs" in result.stderr
+    assert "--sample 10000" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nosuch"], "no dataset 'nosuch'"),
+        (["nosuch.csv"], "no file nosuch.csv"),
+        (["FILE", "--target", "x"], "has no column 'x'"),
+        (["FILE", "--drop", "x"], "has no column 'x'"),
+        (["FILE", "--drop", "kind", "--target", "kind"], "the target 'kind' is dropped"),
+        (["FILE", "--weight", "x"], "there is no column 'x' for the weights"),
+        (["FILE", "-m", "knn"], "unknown model 'knn'"),
+        (["FILE", "-k", "cosine", "-m", "svm"], "unknown kernel 'cosine'"),
+        (["FILE", "-c", "ecoc"], "--coding is not for --model auto; choose --model ls-svm or svm"),
+        (["FILE", "-m", "ls-svm", "-d", "guess"], "unknown decoding 'guess'"),
+        (["FILE", "-m", "svm", "-d", "bayes"], "needs variances"),
+        (["FILE", "-o", "/no/such/folder/m.skops"], "there is no folder"),
+        (["FILE", "--report", "/"], "is a folder"),
+        (["wine", "--target", "x"], "name columns of a file"),
+        (["FILE", "--target", "petal, length", "--drop", "kind"], "continuous number"),
+        (["FILE", "--sample", "4"], "too small for 3 classes"),
+    ],
+)
+def test_errors_are_one_line(folder, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    result = run(*[folder / "flowers.csv" if argument == "FILE" else argument for argument in arguments])
+    assert result.exit_code != 0
+    assert words in result.stderr
+    assert len([line for line in result.stderr.splitlines() if line.startswith("polymargin:")]) == 1
+    assert result.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_python_m_and_help():
+    result = subprocess.run(
+        [sys.executable, "-m", "polymargin", "fit", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "polymargin fit" in result.stdout
+    assert "flowers.csv --target species" in result.stdout
+
+
+def test_completion_offers_names_and_files(tmp_path, monkeypatch):
+    from polymargin.cli._completion import data_files
+
+    (tmp_path / "wide.csv").touch()
+    (tmp_path / "winter").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert data_files("wi") == ["wine", "wide.csv", "winter/"]
+    assert data_files("nothing/here") == []
