@@ -225,10 +225,19 @@ def test_the_derivatives_of_the_distance(prior):
 
     assert sides.value(np.exp(theta)[np.newaxis], r)[0] == pytest.approx(distance(theta), rel=1e-12)
     np.testing.assert_allclose(gradient(theta), approx_fprime(theta, distance), atol=1e-6)
-    step = sides._newton(np.exp(theta)[np.newaxis], r, gradient(theta)[np.newaxis], late=False)[0]
+    step = sides._newton(np.exp(theta)[np.newaxis], r, gradient(theta)[np.newaxis])[0]
     assert np.abs(step).max() < 5.0  # not cut
     ahead, behind = gradient(theta + 1e-5 * step), gradient(theta - 1e-5 * step)
     np.testing.assert_allclose((ahead - behind) / 2e-5, -gradient(theta), atol=1e-6)
+
+
+def test_bradley_terry_of_few_columns_reaches_the_minimum():
+    # Three columns for six classes: but for the small prior the distance would be flat in many directions.
+    matrix = np.array([[-1, -1, -1], [-1, -1, 1], [-1, 1, -1], [-1, 1, 1], [1, -1, -1], [1, -1, 1]])
+    r = np.clip(1 / (1 + np.exp(-4.0 * np.random.default_rng(0).normal(size=(300, 3)))), 1e-7, 1 - 1e-7)
+    p = bradley_terry(r, matrix)
+    up, down = _Sides(matrix, np.ones(3), 1e-4)._pulls(p, r)
+    assert np.abs(up - down).max() < 1e-13
 
 
 def test_bradley_terry_refuses_what_does_not_fit():

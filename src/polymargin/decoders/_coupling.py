@@ -34,9 +34,8 @@ _BLOCK = 200_000
 _MAX_ITER = 200
 #: The gradient, per unit of weight, at which a row is done.
 _TOL = 1e-11
-#: The longest step in the logarithm of a probability, and the iteration from which on the few rows that are left get
-#: steps that cost more.
-_LONGEST, _LATE = 5.0, 15
+#: The longest step in the logarithm of a probability, and the largest part of a probability that a step may take.
+_LONGEST, _FURTHEST = 5.0, 0.9
 
 
 def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Array:
@@ -224,7 +223,8 @@ def bradley_terry(r: Array, matrix: Array, weights: Array | None = None, prior: 
     be least at p_k = 0, which no data can justify; a small δ prevents it and makes the solution of a dense code
     unique. For pairs and δ = 0 this is "ht".
 
-    Every step is, row by row, the better of Newton's and Huang, Weng and Lin's (2006), which never fails to gain.
+    Every step is, row by row, the best of two of Newton's, in p and in log p, and of Huang, Weng and Lin's (2006),
+    which never fails to gain.
 
     Parameters
     ----------
@@ -291,8 +291,8 @@ class _Sides:
         down = (self.weights / both) @ (self.plus + self.minus).T
         return p * up + self.prior, p * (down + self.prior * p.shape[1])
 
-    def _newton(self, p: Array, r: Array, gradient: Array, late: bool) -> Array | None:
-        """Return the Newton steps in θ, NaN where there is none; None if some system cannot be solved."""
+    def _newton(self, p: Array, r: Array, gradient: Array) -> Array:
+        """Return the Newton steps in θ, NaN where there are none."""
         above, below, both = self._shares(p)
         n_classes = p.shape[1]
         hessian = np.zeros((len(p), n_classes, n_classes))
@@ -310,46 +310,57 @@ class _Sides:
         hessian[:, diagonal, diagonal] += self.prior * n_classes * p
         hessian -= self.prior * n_classes * p[:, :, np.newaxis] * p[:, np.newaxis, :]
         hessian += 1.0 / n_classes**2  # the constant in θ does not matter
-        if late:
-            # Where there are directions of negative curvature, go down them too.
-            bends, axes = np.linalg.eigh(hessian)
-            along = np.einsum("nij,ni->nj", axes, gradient) / np.maximum(np.abs(bends), 1e-12)
-            step = -np.einsum("nij,nj->ni", axes, along)
-        else:
-            try:
-                step = -np.linalg.solve(hessian, gradient[..., np.newaxis])[..., 0]
-            except np.linalg.LinAlgError:
-                return None
+        try:
+            step = -np.linalg.solve(hessian, gradient[..., np.newaxis])[..., 0]
+        except np.linalg.LinAlgError:
+            return np.full_like(p, np.nan)
         longest = np.abs(step).max(axis=1, keepdims=True)
         step *= np.minimum(1.0, _LONGEST / np.maximum(longest, 1e-300))
         return step
+
+    def _newton_on_simplex(self, p: Array, r: Array, gradient: Array) -> Array:
+        """Return p after a Newton step in p itself.
+
+        There all terms are convex but Σ n_l log Σ_{k∈±} p_k, which is taken for linear. Far from the solution, where
+        Newton's method in θ meets negative curvature, this is the step that gains.
+        """
+        above, below, _ = self._shares(p)
+        hessian = np.tile(max(self.prior, 1e-12) * np.eye(p.shape[1]), (len(p), 1, 1))
+        for mask, mass, factor in (
+            (self.plus, above, self.weights * r),
+            (self.minus, below, self.weights * (1.0 - r)),
+        ):
+            within = p[:, :, np.newaxis] * mask / mass[:, np.newaxis, :]
+            hessian += (within * factor[:, np.newaxis, :]) @ within.transpose(0, 2, 1)
+        # In u = dp/p, subject to Σ p u = 0.
+        solutions = np.linalg.solve(hessian, np.stack([gradient, p], axis=2))
+        free, along = solutions[..., 0], solutions[..., 1]
+        u = along * ((p * free).sum(axis=1) / (p * along).sum(axis=1))[:, np.newaxis] - free
+        furthest = np.maximum(-u.min(axis=1, keepdims=True), 1e-300)
+        return _floored(p * (1.0 + np.minimum(1.0, _FURTHEST / furthest) * u))
 
     def solve(self, r: Array) -> tuple[Array, int]:
         """Return p of every row, and how many rows are not at a stationary point yet."""
         p = np.full((len(r), self.plus.shape[0]), 1.0 / self.plus.shape[0])
         active = np.arange(len(r))
-        for iteration in range(_MAX_ITER):
+        for _ in range(_MAX_ITER):
             q, s = p[active], r[active]
             up, down = self._pulls(q, s)
             gradient = down - up
-            moving = np.abs(gradient).max(axis=1) > _TOL * self.weights.size
-            if not moving.any():
-                return p, 0
-            active, q, s = active[moving], q[moving], s[moving]
-            # Huang, Weng and Lin's step never lets the distance grow.
-            best = _floored(q * up[moving] / down[moving])
-            late = iteration >= _LATE
-            step = self._newton(q, s, gradient[moving], late)
-            if step is not None:
-                step[~np.isfinite(step).all(axis=1)] = 0.0
-                values = self.value(best, s)
-                for length in (1.0, 0.25) if late else (1.0,):
-                    trial = _floored(q * np.exp(length * step))
-                    reached = self.value(trial, s)
-                    slack = 4.0 * np.finfo(np.float64).eps * (1.0 + np.abs(values))
-                    wins = reached <= values + slack * (length == 1.0)
-                    best[wins], values[wins] = trial[wins], reached[wins]
+            # Huang, Weng and Lin's step never lets the distance grow. Newton's come last: of equals the last is taken,
+            # and near the end it is Newton's in θ that doubles the digits.
+            best = _floored(q * up / down)
+            values = self.value(best, s)
+            in_theta = _floored(q * np.exp(self._newton(q, s, gradient)))
+            for trial in (self._newton_on_simplex(q, s, gradient), in_theta):
+                reached = self.value(trial, s)
+                wins = reached <= values + 4.0 * np.finfo(np.float64).eps * (1.0 + np.abs(values))
+                best[wins], values[wins] = trial[wins], reached[wins]
             p[active] = best
+            # A row that was near enough has taken one more step, from there to what rounding allows.
+            active = active[np.abs(gradient).max(axis=1) > _TOL * self.weights.size]
+            if not active.size:
+                break
         return p, active.size
 
 
