@@ -89,6 +89,8 @@ class Experiment(ABC):
         Over how many runs the paper's means and standard deviations are.
     compared : bool
         Whether ours and the paper's are compared cell by cell; if not, the listings say all.
+    journal_only : tuple of str
+        Fields of the rows that are too long for the csv.
     given : dict of str to list of Row
         The finished rows of the experiments that this one requires, by their names; set by the runner.
     """
@@ -98,6 +100,7 @@ class Experiment(ABC):
     layout: ClassVar[Layout]
     better: ClassVar[Better | Mapping[str, Better]] = "higher"
     compared: ClassVar[bool] = True
+    journal_only: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, protocol: Mapping[str, Any]) -> None:
         self.protocol: dict[str, Any] = dict(protocol)

@@ -306,10 +306,10 @@ def _write_outputs(experiment: Experiment, content: JournalContent, paths: Mappi
     if not rows:
         return
     last = ("value", "seed", "job_seconds")
-    names = dict.fromkeys(name for row in rows for name in row)
+    names = dict.fromkeys(name for row in rows for name in row if name not in experiment.journal_only)
     columns = [name for name in names if name not in last] + [name for name in last if name in names]
     stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
+    writer = csv.DictWriter(stream, columns, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     _replace(paths["csv"], stream.getvalue())

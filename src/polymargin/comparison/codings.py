@@ -128,6 +128,26 @@ class Hinge:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """What one coding with one decoder says of new rows.
+
+    Attributes
+    ----------
+    coding, decoding : str
+        Their names.
+    labels : ndarray of int, shape (n,)
+        The positions of the predicted classes.
+    log_proba : ndarray of shape (n, K), or None
+        Logarithms of the class probabilities, where the decoder gives any.
+    """
+
+    coding: str
+    decoding: str
+    labels: Array
+    log_proba: Array | None
+
+
+@dataclass(frozen=True)
 class Score:
     """How well one coding with one decoder does on test rows.
 
@@ -147,38 +167,28 @@ class Score:
     log_loss: float | None
     brier: float | None
 
+    @classmethod
+    def of(cls, prediction: Prediction, class_index: Array) -> Score:
+        """Score a prediction; `class_index` holds the positions of the true classes."""
+        log_proba, loss, brier = prediction.log_proba, None, None
+        if log_proba is not None:
+            loss, brier = log_loss(class_index, log_proba), brier_score(class_index, np.exp(log_proba))
+        return cls(
+            prediction.coding, prediction.decoding, accuracy(class_index, prediction.labels), loss, brier
+        )
+
 
 def compare_codings(
-    X_train: ArrayLike,
-    y_train: ArrayLike,
-    X_test: ArrayLike,
-    y_test: ArrayLike,
-    *,
-    codings: Sequence[str] | Mapping[str, Any] = ("one-vs-one", "one-vs-all", "minimal", "ecoc"),
-    decodings: Sequence[str] | Mapping[str, Any] = ("hamming", "loss", "bayes"),
-    kernel: Any = "rbf",
-    degree: float = 3,
-    coef0: float = 1.0,
-    shared_parameters: bool = True,
-    classes: ArrayLike | None = None,
-    machines: Machines = least_squares,
-    random_state: Any = None,
+    X_train: ArrayLike, y_train: ArrayLike, X_test: ArrayLike, y_test: ArrayLike, **options: Any
 ) -> list[Score]:
     """Train machines for every coding, decode with every decoder, and score on test rows.
-
-    The parameters are those of `LSSVMClassifier` and `SVMClassifier`. A decoder that cannot read a coding (voting
-    needs one-vs-one) is left out for it.
 
     Parameters
     ----------
     X_train, y_train, X_test, y_test : array-like
         The split, with features already scaled.
-    codings, decodings : sequence of str, or mapping of str to anything the estimators take
-        What is compared.
-    classes : array-like of shape (K,) or None
-        The classes in the order in which codings use them; sorted unless given.
-    machines : Machines
-        How machines are trained: `least_squares`, or a `Hinge`.
+    **options
+        Those of `predict_codings`.
 
     Returns
     -------
@@ -195,9 +205,58 @@ def compare_codings(
     >>> [(score.coding, score.decoding, round(score.accuracy, 2)) for score in scores]
     [('minimal', 'bayes', 0.97)]
     """
-    y_train, y_test = np.asarray(y_train), np.asarray(y_test)
-    order = np.unique(y_train) if classes is None else np.asarray(classes)
-    train_index, test_index = _class_index(y_train, order), _class_index(y_test, order)
+    test_index = class_positions(y_test, _order(y_train, options.get("classes")))
+    return [
+        Score.of(prediction, test_index)
+        for prediction in predict_codings(X_train, y_train, X_test, **options)
+    ]
+
+
+def predict_codings(
+    X_train: ArrayLike,
+    y_train: ArrayLike,
+    X_test: ArrayLike,
+    *,
+    codings: Sequence[str] | Mapping[str, Any] = ("one-vs-one", "one-vs-all", "minimal", "ecoc"),
+    decodings: Sequence[str] | Mapping[str, Any] = ("hamming", "loss", "bayes"),
+    kernel: Any = "rbf",
+    degree: float = 3,
+    coef0: float = 1.0,
+    shared_parameters: bool = True,
+    classes: ArrayLike | None = None,
+    machines: Machines = least_squares,
+    random_state: Any = None,
+) -> list[Prediction]:
+    """Train machines for every coding, and decode with every decoder what they say of new rows.
+
+    The parameters are those of `LSSVMClassifier` and `SVMClassifier`. A decoder that cannot read a coding (voting
+    needs one-vs-one) is left out for it.
+
+    Parameters
+    ----------
+    X_train, y_train, X_test : array-like
+        Training rows, their labels and new rows, with features already scaled.
+    codings, decodings : sequence of str, or mapping of str to anything the estimators take
+        What is compared.
+    classes : array-like of shape (K,) or None
+        The classes in the order in which codings use them; sorted unless given.
+    machines : Machines
+        How machines are trained: `least_squares`, or a `Hinge`.
+
+    Returns
+    -------
+    list of Prediction
+        In the order of codings, then decodings.
+
+    Examples
+    --------
+    >>> X, y = [[0.0], [0.1], [0.9], [1.0]], ["a", "a", "b", "b"]
+    >>> (prediction,) = predict_codings(X, y, [[0.05], [0.95]], codings=["minimal"], decodings=["hamming"])
+    >>> prediction.labels, prediction.log_proba
+    (array([0, 1]), None)
+    """
+    order = _order(y_train, classes)
+    train_index = class_positions(y_train, order)
     books = {
         name: resolve_codebook(coding, order.size, random_state) for name, coding in _named(codings).items()
     }
@@ -215,27 +274,26 @@ def compare_codings(
     bank = machines(rows, joined, pools=pools, variances=variances)
     training_outputs = cache(lambda honest: bank.training_outputs(honest=honest))
     outputs = bank.outputs(np.asarray(X_test, dtype=np.float64), variances=variances)
-    scores = []
+    predictions = []
     for (coding, book), part in zip(books.items(), parts, strict=True):
         for decoding, decoder in decoders.items():
-            if _can_read(decoder, book):
+            if can_read(decoder, book):
                 known = training_outputs(not decoder.in_sample).part(part) if decoder.learns else None
                 fitted = resolve_decoder(decoder).fit(book, known, train_index)
-                scores.append(_score(coding, decoding, fitted, outputs.part(part), test_index))
-    return scores
+                predictions.append(_decoded(coding, decoding, fitted, outputs.part(part)))
+    return predictions
 
 
-def _score(coding: str, decoding: str, decoder: Decoder, outputs: Any, class_index: Array) -> Score:
-    predicted = decoder.scores(outputs).argmax(axis=1)
-    loss = brier = None
-    if decoder.probabilistic:
-        assert isinstance(decoder, ProbabilisticDecoder)
-        log_proba = decoder.log_proba(outputs)
-        loss, brier = log_loss(class_index, log_proba), brier_score(class_index, np.exp(log_proba))
-    return Score(coding, decoding, accuracy(class_index, predicted), loss, brier)
+def _decoded(coding: str, decoding: str, decoder: Decoder, outputs: Outputs) -> Prediction:
+    if not decoder.probabilistic:
+        return Prediction(coding, decoding, decoder.scores(outputs).argmax(axis=1), None)
+    assert isinstance(decoder, ProbabilisticDecoder)
+    log_proba = decoder.log_proba(outputs)
+    return Prediction(coding, decoding, np.exp(log_proba).argmax(axis=1), log_proba)
 
 
-def _can_read(decoder: Decoder, codebook: Codebook) -> bool:
+def can_read(decoder: Decoder, codebook: Codebook) -> bool:
+    """Tell whether a decoder can read a codebook."""
     try:
         decoder.check(codebook)
     except ValueError:
@@ -247,8 +305,17 @@ def _named(choices: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
     return dict(choices) if isinstance(choices, Mapping) else {choice: choice for choice in choices}
 
 
-def _class_index(y: Array, classes: Array) -> Array:
-    """Return the position of every label in `classes`, which must hold them all."""
+def _order(y_train: ArrayLike, classes: ArrayLike | None) -> Array:
+    return np.unique(np.asarray(y_train)) if classes is None else np.asarray(classes)
+
+
+def class_positions(y: ArrayLike, classes: Array) -> Array:
+    """Return the position of every label in `classes`, which must hold them all.
+
+    >>> class_positions(["b", "a", "b"], np.array(["b", "a"]))
+    array([0, 1, 0])
+    """
+    y = np.asarray(y)
     sorter = np.argsort(classes)
     position = np.searchsorted(classes, y, sorter=sorter).clip(max=classes.size - 1)
     index = sorter[position]

@@ -1,0 +1,17 @@
+"""Comparison: every coding with every decoder.
+
+`compare_codings` compares on one split; `polymargin.comparison.repeated` on many, with several kinds of machines, as an
+experiment that may be killed and resumed, and `polymargin.comparison.standings` ranks what it found.
+"""
+
+from polymargin.comparison.codings import (
+    Hinge,
+    Machines,
+    Prediction,
+    Score,
+    compare_codings,
+    least_squares,
+    predict_codings,
+)
+
+__all__ = ["Hinge", "Machines", "Prediction", "Score", "compare_codings", "least_squares", "predict_codings"]

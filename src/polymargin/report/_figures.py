@@ -1,0 +1,279 @@
+"""Parts of a summary as figures for plotly.js: plain data, whose colours the page's style names.
+
+A colour such as ``@accent`` or ``@class-2`` is a name that the page looks up, so that figures follow light and dark.
+Text from the data passes through `plain`, because plotly.js reads a little HTML in labels.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from polymargin.report._sentences import shortened
+
+Summary = dict[str, Any]
+Figure = dict[str, Any]
+
+_LONG = 28
+_MANY_CLASSES = 40
+
+
+def figures(summary: Summary) -> dict[str, Figure]:
+    """Return the figures of a summary by section."""
+    found = {"codebook": _codebook(summary)} if summary["model"]["codebook"] else {}
+    if summary["reliability"]:
+        found |= {"reliability": _reliability(summary), "histograms": _histograms(summary)}
+    if "missing" not in summary["model"]["surface"]:
+        found["surface"] = _surface(summary["model"]["surface"])
+    if "missing" not in summary["model"]["regions"]:
+        found["regions"] = _regions(summary)
+    return found
+
+
+def plain(text: object, longest: int = _LONG) -> str:
+    """Return text that plotly.js shows as it is, shortened if it is long.
+
+    Examples
+    --------
+    >>> plain("<b>x</b> & y")
+    '&lt;b&gt;x&lt;/b&gt; &amp; y'
+    """
+    return shortened(text, longest).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _reliability(summary: Summary) -> Figure:
+    views = []
+    for view in summary["reliability"]["views"]:
+        observed = np.array(view["observed"])
+        views.append(
+            {
+                "name": shortened(view["name"], 40),
+                "data": [
+                    {
+                        "type": "scatter",
+                        "mode": "lines",
+                        "x": [0, 1],
+                        "y": [0, 1],
+                        "line": {"color": "@muted", "dash": "dot", "width": 1.5},
+                        "hoverinfo": "skip",
+                    },
+                    {
+                        "type": "scatter",
+                        "mode": "lines+markers",
+                        "x": view["predicted"],
+                        "y": view["observed"],
+                        "customdata": np.column_stack([view["count"], view["low"], view["high"]]).tolist(),
+                        "error_y": {
+                            "type": "data",
+                            "symmetric": False,
+                            "array": (np.array(view["high"]) - observed).tolist(),
+                            "arrayminus": (observed - np.array(view["low"])).tolist(),
+                            "color": "@accent/0.45",
+                            "thickness": 1.5,
+                            "width": 3,
+                        },
+                        "marker": {"color": "@accent", "size": 8},
+                        "line": {"color": "@accent/0.5", "width": 1.5},
+                        "hovertemplate": "promised %{x:.3f}<br>came true %{y:.3f}"
+                        "<br>between %{customdata[1]:.3f} and %{customdata[2]:.3f}"
+                        "<br>%{customdata[0]} predictions<extra></extra>",
+                    },
+                ],
+            }
+        )
+    axis = {"range": [-0.02, 1.02], "tickvals": [0, 0.25, 0.5, 0.75, 1]}
+    return {
+        "views": views,
+        "choose": "Show the",
+        "height": 400,
+        "layout": {
+            "xaxis": axis | {"title": {"text": "probability promised"}},
+            "yaxis": axis | {"title": {"text": "share that came true"}},
+        },
+    }
+
+
+def _histograms(summary: Summary) -> Figure:
+    edges = np.array(summary["histograms"]["edges"])
+    middle, width = (0.5 * (edges[1:] + edges[:-1])).tolist(), float(edges[1] - edges[0])
+    spans = [f"{low:.2f} to {high:.2f}" for low, high in pairwise(edges)]
+    views = [
+        {
+            "name": shortened(view["name"], 40),
+            "data": [
+                {
+                    "type": "bar",
+                    "name": series["name"],
+                    "x": middle,
+                    "y": series["counts"],
+                    "width": width * 0.92,
+                    "customdata": spans,
+                    "marker": {"color": colour},
+                    "hovertemplate": f"%{{customdata}}<br>%{{y}} {series['name']}<extra></extra>",
+                }
+                for series, colour in zip(view["series"], ("@accent", "@bad"), strict=True)
+            ],
+        }
+        for view in summary["histograms"]["views"]
+    ]
+    return {
+        "views": views,
+        "choose": "Show the",
+        "height": 400,
+        "layout": {
+            "barmode": "stack",
+            "showlegend": True,
+            "xaxis": {
+                "title": {"text": "probability given"},
+                "range": [0, 1],
+                "tickvals": [0, 0.25, 0.5, 0.75, 1],
+            },
+            "yaxis": {"title": {"text": "predictions"}, "rangemode": "tozero"},
+        },
+    }
+
+
+def _codebook(summary: Summary) -> Figure:
+    names = summary["classes"]
+    most = max(len(view["matrix"][0]) for view in summary["model"]["codebook"]["views"])
+    views = []
+    for view in summary["model"]["codebook"]["views"]:
+        matrix = np.array(view["matrix"])
+        side = {-1: "−", 0: "takes no part", 1: "+"}
+        data: Figure = {
+            "type": "heatmap",
+            "z": matrix.tolist(),
+            "x": list(range(1, matrix.shape[1] + 1)),
+            "y": list(range(len(names))),
+            "text": [[f"{plain(names[k])}: {side[int(v)]}" for v in line] for k, line in enumerate(matrix)],
+            "zmin": -1,
+            "zmax": 1,
+            "colorscale": [
+                [0, "@minus"], [1 / 3, "@minus"], [1 / 3, "@blank"], [2 / 3, "@blank"], [2 / 3, "@plus"], [1, "@plus"],
+            ],
+            "showscale": False,
+            "hovertemplate": "machine %{x}<br>%{text}<extra></extra>",
+        }  # fmt: skip
+        gap = 3 if matrix.shape[1] <= 30 and len(names) <= 30 else 0
+        views.append({"name": shortened(view["name"], 40), "data": [data | {"xgap": gap, "ygap": gap}]})
+    return {
+        "views": views,
+        "choose": "Coding",
+        "height": int(np.clip(90 + 36 * len(names), 180, 560)),
+        "width": 150 + 64 * most,
+        "layout": {
+            "xaxis": {"title": {"text": "machine"}, "showgrid": False, "tick0": 1, "dtick": 1 + most // 12},
+            "yaxis": {"autorange": "reversed", "showgrid": False, **_class_ticks(names)},
+        },
+    }
+
+
+def _class_ticks(names: list[str]) -> Figure:
+    """Return the names of the classes at their positions, as many as there is room for."""
+    step = 1 + (len(names) - 1) // _MANY_CLASSES
+    shown = range(0, len(names), step)
+    return {"tickvals": list(shown), "ticktext": [plain(names[k], 16) for k in shown]}
+
+
+def _surface(found: Summary) -> Figure:
+    star = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": found["chosen_C"],
+        "marker": {"symbol": "star", "size": 15, "color": "@star", "line": {"color": "@paper", "width": 1.5}},
+    }
+    decades = {"type": "log", "dtick": 1, "exponentformat": "power"}
+    C_axis = decades | {"title": {"text": "C (less regularisation to the right)"}}
+    values = np.array(found["values"], dtype=np.float64)
+    if len(found["gamma"]) == 1:
+        chosen = np.interp(np.log(found["chosen_C"]), np.log(found["C"]), values[0])
+        line = {
+            "type": "scatter",
+            "mode": "lines",
+            "x": found["C"],
+            "y": found["values"][0],
+            "line": {"color": "@accent", "width": 2},
+            "hovertemplate": "C = %{x:.3g}<br>%{y:.4g}<extra></extra>",
+        }
+        star |= {"y": chosen.tolist(), "hovertemplate": "chosen: C = %{x:.3g}<extra></extra>"}
+        layout = {"xaxis": C_axis, "yaxis": {"title": {"text": found["label"]}}}
+        return {"views": [{"name": "", "data": [line, star]}], "height": 380, "layout": layout}
+    # The worst corners would take all the colours.
+    worst = float(np.nanquantile(values, 0.1 if found["greater_is_better"] else 0.9))
+    best = float(np.nanmax(values) if found["greater_is_better"] else np.nanmin(values))
+    surface = {
+        "type": "contour",
+        "x": found["C"],
+        "y": found["gamma"],
+        "z": found["values"],
+        "zmin": min(worst, best),
+        "zmax": max(worst, best),
+        "ncontours": 18,
+        "line": {"width": 0.5, "color": "@paper/0.5"},
+        "colorscale": [[0, "@surface-low"], [1, "@surface-high"]] if found["greater_is_better"] else
+        [[0, "@surface-high"], [1, "@surface-low"]],
+        "colorbar": {"thickness": 10, "outlinewidth": 0, "tickformat": ".3~g", "nticks": 5},
+        "hovertemplate": "C = %{x:.3g}<br>gamma = %{y:.3g}<br>" + found["label"] + " %{z:.4g}<extra></extra>",
+    }  # fmt: skip
+    star |= {
+        "y": found["chosen_gamma"],
+        "hovertemplate": "chosen: C = %{x:.3g}, gamma = %{y:.3g}<extra></extra>",
+    }
+    return {
+        "views": [{"name": "", "data": [surface, star]}],
+        "height": 400,
+        "layout": {"xaxis": C_axis, "yaxis": decades | {"title": {"text": "gamma"}}},
+    }
+
+
+def _regions(summary: Summary) -> Figure:
+    found, names = summary["model"]["regions"], summary["classes"]
+    label, probability = np.array(found["label"]), np.array(found["probability"])
+    n_classes = len(names)
+    # A class has one unit of the scale, from pale where it is barely ahead to strong where it is certain.
+    sure = np.clip((probability - 1 / n_classes) / (1 - 1 / n_classes), 0.0, 1.0)
+    scale: list[list[Any]] = []
+    for k in range(n_classes):
+        scale += [[k / n_classes, f"@class-{k}/0.04"], [(k + 1) / n_classes, f"@class-{k}/0.5"]]
+    plane = {
+        "type": "heatmap",
+        "x": [float(f"{value:.6g}") for value in found["x"]],
+        "y": [float(f"{value:.6g}") for value in found["y"]],
+        "z": np.round(label + 0.998 * sure + 0.001, 4).tolist(),
+        "customdata": probability.tolist(),
+        "text": [[plain(names[k]) for k in line] for line in label],
+        "zmin": 0,
+        "zmax": n_classes,
+        "colorscale": scale,
+        "showscale": False,
+        "hovertemplate": "%{text}: %{customdata:.3f}<extra></extra>",
+    }
+    points, classes = np.array(found["points"]), np.array(found["point_classes"])
+    rows = np.array(found["point_rows"])
+    dots = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": plain(name),
+            "x": points[classes == k, 0].tolist(),
+            "y": points[classes == k, 1].tolist(),
+            "customdata": rows[classes == k].tolist(),
+            "text": [plain(name)] * int((classes == k).sum()),
+            "marker": {"color": f"@class-{k}", "size": 7, "line": {"color": "@paper", "width": 1}},
+            "hovertemplate": "row %{customdata}, %{text}<extra></extra>",
+        }
+        for k, name in enumerate(names)
+    ]
+    across, up = found["axis_names"]
+    return {
+        "views": [{"name": "", "data": [plane, *dots]}],
+        "height": 520,
+        "width": 820,
+        "layout": {
+            "showlegend": n_classes <= 12,
+            "xaxis": {"title": {"text": plain(across)}, "showgrid": False, "zeroline": False},
+            "yaxis": {"title": {"text": plain(up)}, "showgrid": False, "zeroline": False},
+        },
+    }

@@ -1,0 +1,150 @@
+"""What a fitted model shows: its codebook, what it chose among, and how it divides the plane. Plain values out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from polymargin.plots import decision_regions
+from polymargin.selection import selection_surface
+
+Array = NDArray[Any]
+Part = dict[str, Any]
+
+_SHOWN_MACHINES = 400
+_SHOWN_POINTS = 800
+_FINE, _COARSE, _MANY_ROWS = 84, 40, 1500
+
+
+def model_parts(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Part:
+    """Return the parts of a summary that a fitted pipeline gives.
+
+    Parameters
+    ----------
+    model : Pipeline
+        Fitted; its last step is one of the package's classifiers.
+    X : DataFrame or array of shape (n, d)
+        What it was fitted on.
+    y : array-like of shape (n,)
+        The labels.
+    feature_names : list of str
+        The columns of X.
+    """
+    estimator = model[-1]
+    return {
+        "estimator": type(estimator).__name__,
+        "candidates": _candidates(estimator),
+        "codebook": _codebook(estimator),
+        "surface": _surface(estimator),
+        "regions": _regions(model, X, y, feature_names),
+    }
+
+
+def _candidates(estimator: Any) -> Part | None:
+    """Return what the estimator chose among by itself: kernels, or the members of a pool."""
+    losses = getattr(estimator, "kernel_losses_", None)
+    if losses:
+        best = min(losses, key=losses.__getitem__)
+        rows = [{"name": name, "loss": float(loss), "taken": name == best} for name, loss in losses.items()]
+        return {"of": "kernels", "rows": sorted(rows, key=lambda row: row["loss"])}
+    if hasattr(estimator, "members_"):
+        rows = [
+            {
+                "name": f"{_kernel_name(member)}, {member.coding}",
+                "loss": float(member.loo_log_loss_),
+                "weight": float(weight),
+            }
+            for member, weight in zip(estimator.members_, estimator.weights_, strict=True)
+        ]
+        return {"of": "members", "rows": sorted(rows, key=lambda row: row["loss"])}
+    return None
+
+
+def _kernel_name(estimator: Any) -> str:
+    return (
+        estimator.kernel if isinstance(estimator.kernel, str) else repr(getattr(estimator, "kernel_", None))
+    )
+
+
+def _codebook(estimator: Any) -> Part | None:
+    """Return the different codebooks of an estimator or of a pool's members; None where there are no dichotomies."""
+    members = getattr(estimator, "members_", [estimator])
+    if not hasattr(members[0], "codebook_"):  # kernel logistic regression has no dichotomies
+        return None
+    views: list[Part] = []
+    for member in members:
+        matrix = np.asarray(member.codebook_.matrix)
+        view = {
+            "name": str(getattr(member, "coding", getattr(member, "machine", "one-vs-all"))),
+            "machines": int(matrix.shape[1]),
+            "matrix": matrix[:, :_SHOWN_MACHINES].tolist(),
+        }
+        if view not in views:
+            views.append(view)
+    return {"views": views}
+
+
+def _surface(estimator: Any) -> Part:
+    """Return the criterion over C and gamma, or why there is none; of a pool that of its heaviest member."""
+    of = None
+    if hasattr(estimator, "members_"):
+        estimator = estimator.members_[int(np.argmax(estimator.weights_))]
+        of = f"{_kernel_name(estimator)}, {estimator.coding}"
+    try:
+        found = selection_surface(estimator)
+    except ValueError as error:
+        return {"missing": str(error)}
+    return {
+        "of": of,
+        "criterion": found.criterion,
+        "label": found.label,
+        "greater_is_better": found.greater_is_better,
+        "C": found.C.tolist(),
+        "gamma": found.gamma.tolist(),
+        "values": [[float(v) if np.isfinite(v) else None for v in row] for row in found.values],
+        "chosen_C": found.chosen_C.tolist(),
+        "chosen_gamma": found.chosen_gamma.tolist(),
+    }
+
+
+def _regions(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Part:
+    """Return the most probable class and its probability on a grid, or why there is none."""
+    resolution = _FINE if len(y) <= _MANY_ROWS else _COARSE
+    numeric = _two_numbers(X)
+    try:
+        if numeric:
+            found = decision_regions(model, X, y, resolution=resolution)
+        else:
+            prepared = model[:-1].transform(X) if len(model) > 1 else X
+            found = decision_regions(model[-1], prepared, y, resolution=resolution)
+    except ValueError as error:
+        return {"missing": str(error)}
+    assert found.labels is not None
+    shown = np.arange(len(found.points))
+    if shown.size > _SHOWN_POINTS:
+        shown = np.sort(np.random.default_rng(0).choice(shown, _SHOWN_POINTS, replace=False))
+    return {
+        "plane": "features" if numeric else "components",
+        "axis_names": feature_names[:2] if numeric else list(found.axis_names),
+        "x": found.x.tolist(),
+        "y": found.y.tolist(),
+        "label": found.proba.argmax(axis=2).tolist(),
+        "probability": np.round(found.proba.max(axis=2), 4).tolist(),
+        "rows": len(found.points),
+        "points": found.points[shown].tolist(),
+        "point_rows": shown.tolist(),
+        "point_classes": found.labels[shown].tolist(),
+    }
+
+
+def _two_numbers(X: Any) -> bool:
+    """Tell whether X has two features, both numbers and without gaps."""
+    if X.shape[1] != 2:
+        return False
+    try:
+        return bool(np.isfinite(np.asarray(X, dtype=np.float64)).all())
+    except (TypeError, ValueError):
+        return False

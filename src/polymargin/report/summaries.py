@@ -1,0 +1,191 @@
+"""Summaries: everything that a page shows, as plain lists, numbers and strings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
+
+from polymargin._version import __version__
+from polymargin.comparison.codings import class_positions
+from polymargin.report._model import model_parts
+from polymargin.report._predictions import Predictions, prediction_parts
+from polymargin.report._sentences import with_sentences
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from polymargin.comparison.repeated import RepeatedComparison
+    from polymargin.comparison.standings import Standing
+
+__all__ = ["compare_summary", "fit_summary"]
+
+Array = NDArray[Any]
+
+
+def fit_summary(
+    model: Pipeline,
+    X: pd.DataFrame,
+    y: ArrayLike,
+    *,
+    title: str,
+    log_proba: Array,
+    classes: Array,
+    notes: Sequence[str] = (),
+    row_numbers: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> dict[str, Any]:
+    """Summarise a fitted model.
+
+    Parameters
+    ----------
+    model : Pipeline
+        Fitted; its last step is one of the package's classifiers.
+    X : DataFrame of shape (n, d)
+        What it was fitted on.
+    y : array-like of shape (n,)
+        The labels.
+    title : str
+        What the page is called.
+    log_proba : ndarray of shape (n, K)
+        Honest log-probabilities of the rows: none has learned from the row itself.
+    classes : ndarray of shape (K,)
+        What the columns of `log_proba` stand for.
+    notes : sequence of str
+        What the reader should know of how the model was made.
+    row_numbers : array-like of int, shape (n,), or None
+        The numbers that messages call the rows by; 1, …, n unless given.
+    sample_weight : array-like of shape (n,), or None
+        How much the rows count in the scores.
+
+    Returns
+    -------
+    dict
+        Plain values, which `json.dumps` takes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = make_pipeline(StandardScaler(), LSSVMClassifier(kernel="rbf")).fit(X, y)
+    >>> summary = fit_summary(
+    ...     model, X, y, title="iris", log_proba=model[-1].loo_log_proba_, classes=model.classes_
+    ... )
+    >>> summary["kind"], summary["scores"]["rows"], summary["scores"]["accuracy"] > 0.9
+    ('fit', 150, True)
+    """
+    order, labels = np.asarray(classes), np.asarray(y)
+    feature_names = [str(name) for name in getattr(X, "columns", range(1, X.shape[1] + 1))]
+    numbers = np.arange(1, len(labels) + 1) if row_numbers is None else np.asarray(row_numbers)
+    predictions = Predictions(
+        class_index=class_positions(labels, order),
+        labels=np.exp(log_proba).argmax(axis=1),
+        log_proba=np.asarray(log_proba),
+        row=numbers,
+        classes=[str(name) for name in order.tolist()],
+        weights=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+    )
+    summary = {
+        "kind": "fit",
+        **_heading(title, notes, predictions, feature_names),
+        **prediction_parts(predictions),
+        "model": model_parts(model, X, labels, feature_names),
+        "ranking": None,
+        "rows_of_file": row_numbers is not None,
+    }
+    return with_sentences(_numbered(summary, numbers))
+
+
+def compare_summary(
+    comparison: RepeatedComparison, ranking: Sequence[Standing], *, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Summarise a comparison: the ranking, what the best method said of the test rows, and the best method itself.
+
+    Every test of a row counts, so that a row that was tested in several splits is counted as often; only the lists of
+    single rows take a row once.
+
+    Parameters
+    ----------
+    comparison : RepeatedComparison
+        What was run.
+    ranking : sequence of Standing
+        The best first, see `polymargin.comparison.standings.standings`.
+    notes : sequence of str
+        What else the reader should know.
+
+    Returns
+    -------
+    dict
+        Plain values, which `json.dumps` takes.
+
+    Examples
+    --------
+    >>> from polymargin.comparison.repeated import RepeatedComparison
+    >>> from polymargin.comparison.standings import standings
+    >>> from polymargin.datasets import load
+    >>> comparison = RepeatedComparison(load("iris"), ["ls-svm"], ["minimal"], ["bayes"], repeats=2)
+    >>> rows = [row for job in comparison.jobs() for row in comparison.run(job)]
+    >>> summary = compare_summary(comparison, standings(comparison, rows))
+    >>> summary["kind"], summary["scores"]["predictions"]
+    ('compare', 100)
+    """
+    dataset, best = comparison.dataset, ranking[0]
+    numbers = np.asarray(dataset.extras.get("row", np.arange(1, len(dataset.y) + 1)))
+    tests = best.tests
+    predictions = Predictions(
+        tests.class_index,
+        tests.labels,
+        tests.log_proba,
+        numbers[tests.row],
+        [str(name) for name in comparison.classes.tolist()],
+    )
+    feature_names = [str(name) for name in dataset.feature_names]
+    left_out = (
+        [f"Rows without a label, which were left out: {dataset.unlabelled}."] if dataset.unlabelled else []
+    )
+    summary = {
+        "kind": "compare",
+        **_heading(dataset.name, [*left_out, *notes], predictions, feature_names),
+        "splits": comparison.repeats,
+        "test_size": comparison.test_size,
+        "kernel": comparison.kernel,
+        "best": str(best.method),
+        "rows_of_file": "row" in dataset.extras,
+        "ranking": [{"name": str(standing.method), **standing.as_json()} for standing in ranking],
+        **prediction_parts(predictions),
+        "model": model_parts(comparison.model(best.method), dataset.X, dataset.y, feature_names),
+    }
+    summary["data"]["rows"] = len(dataset.y)
+    return with_sentences(_numbered(summary, numbers))
+
+
+def _heading(
+    title: str, notes: Sequence[str], predictions: Predictions, feature_names: list[str]
+) -> dict[str, Any]:
+    return {
+        "title": title,
+        "notes": [str(note) for note in notes],
+        "classes": predictions.classes,
+        "data": {
+            "rows": int(predictions.rows[0].size),
+            "features": len(feature_names),
+            "feature_names": feature_names,
+        },
+        "version": __version__,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _numbered(summary: dict[str, Any], numbers: Array) -> dict[str, Any]:
+    """Give the points of the plane the numbers that their rows are called by."""
+    regions = summary["model"]["regions"]
+    if "point_rows" in regions:
+        regions["point_rows"] = [int(numbers[row]) for row in regions["point_rows"]]
+    return summary
