@@ -191,7 +191,9 @@ def test_bad_input_says_what_to_do():
         ValueError, match=r"n_neighbors=31 is more than the 30 training rows.*lower n_neighbors"
     ):
         KNNPosterior(31).fit(X, y)
-    with pytest.raises(ValueError, match="n_neighbors=16 is more than the 15 training rows"):
+    with pytest.raises(
+        ValueError, match=r"more than 15, the sum of the sample weights.*number of copies.*scale"
+    ):
         KNNPosterior(16).fit(X, y, np.full(30, 0.5))
     for k in (0, -1, 2.0, True, "five", None):
         with pytest.raises(ValueError, match="n_neighbors must be a positive whole number"):
@@ -205,6 +207,17 @@ def test_bad_input_says_what_to_do():
         KNNPosterior().fit(X, y, np.zeros(30))
     with pytest.raises(ValueError, match="give at least two"):
         mean_nearest_distance(X[:1])
+
+
+def test_the_scale_of_weights_matters():
+    """Why too small weights are refused, not rescaled: weight two is two rows, and these fill the neighbourhood."""
+    X, y = blobs(n=40, K=3, d=2, seed=4, spread=3.0)
+    once, twice = (KNNPosterior(5).fit(X, y, np.full(40, weight)).training_proba() for weight in (1.0, 2.0))
+    repeated = KNNPosterior(5).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2)).training_proba()
+    assert_allclose(twice, repeated[::2])
+    assert np.abs(twice - once).max() > 0.2
+    # Few rows of large weight are enough for many neighbours.
+    assert_allclose(KNNPosterior(60).fit(X, y, np.full(40, 2.0)).training_proba().sum(axis=1), 1.0)
 
 
 def test_equal_rows_have_neighbours_at_distance_zero():

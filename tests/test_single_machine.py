@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -12,7 +13,8 @@ from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kerne
 from sklearn.svm import SVC
 
 from conftest import blobs
-from polymargin.solvers import single_machine
+from polymargin import PosteriorSVMClassifier
+from polymargin.solvers import _single_machine_kernels, single_machine
 from polymargin.solvers._single_machine_graph import circulation, max_mean_cycle, potentials
 from polymargin.solvers._single_machine_interior import InteriorPoint
 from polymargin.solvers._smo_kernels import HUGE
@@ -432,3 +434,82 @@ def test_newton_steps_are_taken_where_cycles_are_slow(monkeypatch):
     solution = solve(gram, margins, 100.0, tol=1e-8)
     assert solution.status is Status.CONVERGED
     assert any(calls)
+
+
+@pytest.mark.parametrize(("kernel", "C"), [("rbf", 0.1), ("cubic", 1e-3)])
+def test_rounding_of_the_steps_is_less_than_is_allowed_for(kernel, C):
+    """A run of cycle steps alone: what it says of itself against what follows from α afresh."""
+    gram, margins = problem(200, 3, kernel, soft=True)
+    solver = single_machine._Solver(gram, margins, None)
+    solver.run(C, 1e-4, -1, None)
+    steps, drift = solver.steps_since_refresh, solver._drift()
+    dual, primal, *_ = solver._bounds()
+    assert steps > 100
+    assert 0.0 < drift <= 1e-3 * 1e-4 * primal
+    solver._refresh()
+    assert solver._drift() == 0.0
+    exact_dual, exact_primal, *_ = solver._bounds()
+    assert abs((primal - dual) - (exact_primal - exact_dual)) <= drift
+
+
+def test_a_tolerance_near_rounding_is_met_by_a_fresh_gap(monkeypatch):
+    calls = []
+    original = single_machine._Solver._refresh
+    monkeypatch.setattr(single_machine._Solver, "_refresh", lambda self: calls.append(1) or original(self))
+    gram, margins = problem(60, 3)
+    assert solve(gram, margins, 1.0, tol=1e-3).status is Status.CONVERGED
+    assert not calls
+    assert solve(gram, margins, 1.0, tol=1e-11).status is Status.CONVERGED
+    assert calls
+
+
+def test_the_reported_primal_objective_is_nearly_the_least_of_all_scales():
+    gram, margins = problem(60, 3, "cubic", soft=True)
+    d, z = margins
+    own = (np.arange(60), z)
+    solution = solve(gram, margins, 1.0, max_iter=20)
+    G = gram @ solution.beta
+    F = G + solution.biases
+    lead = F[own][:, None] - F
+    others = np.arange(3) != z[:, None]
+
+    def primal(s):
+        return 0.5 * s**2 * np.sum(solution.beta * G) + np.sum(np.maximum(0.0, d - s * lead)[others])
+
+    least = min(primal(s) for s in np.linspace(0.0, 3.0, 30_001))
+    assert least < 0.999 * primal(1.0)  # the scale matters here
+    assert solution.primal_objective == pytest.approx(least, abs=2e-3 * solution.duality_gap)
+
+
+# --------------------------------------------------------------------------------------- the first fit
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_compilation_is_announced(verbose, caplog, monkeypatch, tmp_path):
+    """In the log at level INFO, or where progress is shown, before the solver is first called."""
+
+    class Cold:
+        signatures = ()
+
+        class stats:
+            cache_path = str(tmp_path)
+
+        def __call__(self, *args):
+            assert len(caplog.records) == 1
+            return compiled(*args)
+
+    compiled = _single_machine_kernels.ascend
+    monkeypatch.setattr(_single_machine_kernels, "ascend", Cold())
+    left_over = tmp_path / "_single_machine_kernels.ascend-1.py311.nbi"
+    left_over.touch()
+    os.utime(left_over, (0, 0))  # of an earlier version
+    X, y = blobs(30, 3)
+    model = PosteriorSVMClassifier(decoding="argmax", verbose=verbose)
+    with caplog.at_level("INFO", logger="polymargin"):
+        model.fit(X, y)
+        assert [record.getMessage()[:20] for record in caplog.records] == ["compiling the solver"]
+        os.utime(left_over)  # now it is up to date, and there is nothing to wait for
+        caplog.clear()
+        monkeypatch.setattr(Cold, "__call__", lambda self, *args: compiled(*args))
+        model.fit(X, y)
+    assert not caplog.records

@@ -33,6 +33,7 @@ from polymargin.estimators import (
     PosteriorSVMClassifier,
     SVMClassifier,
 )
+from polymargin.persistence import load, save
 
 __all__ = [
     "Adaptive",
@@ -57,4 +58,6 @@ __all__ = [
     "Votes",
     "WindowPosterior",
     "__version__",
+    "load",
+    "save",
 ]

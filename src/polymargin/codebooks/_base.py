@@ -138,6 +138,10 @@ class Codebook:
     def __hash__(self) -> int:
         return hash((self.matrix.shape, self.matrix.tobytes()))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # What comes back from a file is checked and made read-only like what came in.
+        self.__init__(state["matrix"])  # type: ignore[misc]
+
     def __repr__(self) -> str:
         return f"Codebook({self.n_classes} classes × {self.n_columns} columns)"
 

@@ -68,76 +68,100 @@ def fit_sigmoids(
     array([[0.5 ],
            [0.88]])
     """
-    n, n_columns = margins.shape
-    weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    found = np.empty((3, n_columns))
-    for column in range(n_columns):
-        used = (signs[:, column] != 0) & (weights > 0.0)
-        found[:, column] = _fit_one(
-            np.asarray(margins[used, column], dtype=np.float64),
-            signs[used, column] > 0,
-            weights[used],
-            smoothing,
+    weights = np.ones(margins.shape[0]) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    z, positive, w = _used(np.asarray(margins, dtype=np.float64), signs, weights)
+    slope, intercept, norm = _fit(z, positive, w, smoothing)
+    falling = np.flatnonzero(slope < 0.0) if increasing else np.empty(0, dtype=int)
+    if falling.size:
+        silent = np.zeros((z.shape[0], falling.size))
+        slope[falling], intercept[falling], norm[falling] = _fit(
+            silent, positive[:, falling], w[:, falling], smoothing
         )
-        if increasing and found[0, column] < 0.0:
-            found[:, column] = _fit_one(
-                np.zeros(np.count_nonzero(used)), signs[used, column] > 0, weights[used], smoothing
-            )
-    return Sigmoids(*found)
+    return Sigmoids(slope, intercept, norm)
 
 
-def _fit_one(z: Array, positive: Array, weights: Array, smoothing: bool) -> tuple[float, float, float]:
-    """Return slope, intercept and gradient norm of one sigmoid."""
-    total = weights.sum()
-    if not total > 0.0:
+def _used(margins: Array, signs: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Return margins, sides and weights of the rows that each column uses, one below the other, shape (m, L).
+
+    Columns that use fewer rows than others are filled up with rows of no weight.
+    """
+    used = (signs != 0) & (weights > 0.0)[:, np.newaxis]
+    if used.all():
+        return margins, signs > 0, np.broadcast_to(weights[:, np.newaxis], margins.shape)
+    rows = np.argsort(~used, axis=0, kind="stable")[: max(int(used.sum(axis=0).max(initial=0)), 1)]
+    known = np.take_along_axis(used, rows, axis=0)
+    z = np.where(known, np.take_along_axis(margins, rows, axis=0), 0.0)
+    positive = np.take_along_axis(signs, rows, axis=0) > 0
+    return z, positive & known, np.where(known, weights[rows], 0.0)
+
+
+def _fit(z: Array, positive: Array, weights: Array, smoothing: bool) -> tuple[Array, Array, Array]:
+    """Return slopes, intercepts and gradient norms, each of shape (L,)."""
+    total = weights.sum(axis=0)
+    if not (total > 0.0).all():
         raise ValueError("a column has no row with a positive weight to fit its sigmoid on")
-    mean = weights @ z / total
-    spread = float(np.sqrt(weights @ np.square(z - mean) / total))
-    varies = spread > max(1e-9, 1e-12 * np.abs(z).max(initial=0.0))
+    counted = weights > 0.0
+    shares = weights / total
+    mean = np.einsum("nl,nl->l", shares, z)
+    spread = np.sqrt(np.einsum("nl,nl->l", shares, np.square(z - mean)))
+    varies = spread > np.maximum(1e-9, 1e-12 * np.abs(z).max(axis=0, initial=0.0, where=counted))
     # Standardised, so that the units of the margins do not matter; a margin that never changes says nothing.
-    x = (z - mean) / spread if varies else np.zeros_like(z)
-    above, below = float(weights[positive].sum()), float(weights[~positive].sum())
+    x = np.where(varies, (z - mean) / np.where(varies, spread, 1.0), 0.0)
+    above = np.einsum("nl,nl->l", weights, positive)
+    below = total - above
     high, low = ((above + 1.0) / (above + 2.0), 1.0 / (below + 2.0)) if smoothing else (1.0, 0.0)
     slope, intercept, norm = _newton(
-        x, np.where(positive, high, low), weights / total, np.log((above + 1.0) / (below + 1.0))
+        x, np.where(positive, high, low), shares, np.log((above + 1.0) / (below + 1.0))
     )
-    slope = slope / spread if varies else 0.0
+    slope = np.where(varies, slope / np.where(varies, spread, 1.0), 0.0)
     return slope, intercept - slope * mean, norm
 
 
-def _newton(x: Array, targets: Array, weights: Array, intercept: float) -> tuple[float, float, float]:
-    """Minimise the mean cross-entropy over slope and intercept."""
-    slope = 0.0
+def _newton(x: Array, targets: Array, weights: Array, intercept: Array) -> tuple[Array, Array, Array]:
+    """Minimise the mean cross-entropy over slope and intercept, for all columns at once."""
+    found = np.zeros((2, intercept.size))
+    found[1] = intercept
+    norms = np.full(intercept.size, np.inf)
+    going = np.arange(intercept.size)
 
-    def loss(a: float, b: float) -> float:
-        u = a * x + b
+    def loss(theta: Array) -> Array:
+        u = theta[0] * x + theta[1]
         # −t log p − (1 − t) log(1 − p), without an exponential of anything positive.
-        return -float(weights @ (log_expit(-u) + targets * u))
+        return -np.einsum("nl,nl->l", weights, log_expit(-u) + targets * u)
 
-    value = loss(slope, intercept)
-    norm = np.inf
+    value = loss(found)
     for _ in range(_MAX_ITER):
-        p = expit(slope * x + intercept)
+        theta = found[:, going]
+        p = expit(theta[0] * x + theta[1])
         residual = weights * (p - targets)
-        g = np.array([residual @ x, residual.sum()])
-        norm = float(np.abs(g).max())
-        if norm <= _TOL:
-            break
+        g = np.stack([np.einsum("nl,nl->l", residual, x), residual.sum(axis=0)])
+        norms[going] = np.abs(g).max(axis=0)
         d = weights * p * (1.0 - p)
+        dx = d * x
         # A little on the diagonal, as Lin, Lin and Weng have it: far out there is no curvature left.
-        h_aa, h_ab, h_bb = d @ x**2 + 1e-12, d @ x, d.sum() + 1e-12
+        h_aa, h_ab, h_bb = (
+            np.einsum("nl,nl->l", dx, x) + 1e-12,
+            dx.sum(axis=0),
+            d.sum(axis=0) + 1e-12,
+        )
         determinant = h_aa * h_bb - h_ab**2
-        if not determinant > 0.0:
+        open_ = (norms[going] > _TOL) & (determinant > 0.0)
+        step = -np.stack([h_bb * g[0] - h_ab * g[1], h_aa * g[1] - h_ab * g[0]])
+        step /= np.where(open_, determinant, 1.0)
+        promise = np.einsum("il,il->l", g, step)
+        length = np.where(open_, 1.0, 0.0)
+        trial = loss(theta + length * step)
+        while (short := open_ & ~(trial <= value + 1e-4 * length * promise)).any():
+            length[short] *= 0.5
+            # Where the gain is below the rounding of the loss, this is the minimum.
+            open_ &= ~short | (length >= 1e-10)
+            length[~open_] = 0.0
+            trial = loss(theta + length * step)
+        found[:, going] = theta + length * step
+        if not open_.all():
+            going, x, targets, weights = going[open_], x[:, open_], targets[:, open_], weights[:, open_]
+            trial = trial[open_]
+        value = trial
+        if not going.size:
             break
-        step = -np.array([h_bb * g[0] - h_ab * g[1], h_aa * g[1] - h_ab * g[0]]) / determinant
-        promise = float(g @ step)
-        length = 1.0
-        while length >= 1e-10:
-            trial = loss(slope + length * step[0], intercept + length * step[1])
-            if trial <= value + 1e-4 * length * promise:
-                break
-            length *= 0.5
-        else:  # the gain is below the rounding of the loss: this is the minimum
-            break
-        slope, intercept, value = slope + length * step[0], intercept + length * step[1], trial
-    return slope, intercept, norm
+    return found[0], found[1], norms

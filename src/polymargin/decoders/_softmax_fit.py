@@ -4,21 +4,22 @@ Over B (d×K), b (K) and, where there is an anchor W (n×K), a scale s, it minim
 
     Σ_i w_i H(t_i, softmax(z_i)) + ½ Σ λ_jk B_jk² + ½ λ_b ‖b‖² + ½ λ_s (s − 1)²,    z_i = s W_i + x_i B + b,
 
-where H is the cross-entropy. A Newton step is solved by conjugate gradients, which need only products with X; they are
-preconditioned with one Cholesky factor that all classes share, so neither the scale nor the correlation of the
-features matters.
+where H is the cross-entropy. The Newton steps of small problems are solved directly (`_softmax_hessian`), those of
+large ones by conjugate gradients, which need only products with X; they are preconditioned with one Cholesky factor
+that all classes share, so neither the scale nor the correlation of the features matters.
 """
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import lapack
 from scipy.special import logsumexp
+
+from polymargin.decoders._softmax_hessian import LARGEST, newton_step
 
 Array = NDArray[Any]
 
@@ -279,6 +280,12 @@ class _Problem:
         product[-1] += self.scale_ridge * v[-1]
         return product
 
+    def direct_step(self, P: Array, gradient: Array) -> Array | None:
+        """Return the Newton step if the problem is small, else None."""
+        if self.ridge.size > LARGEST or self.A.dtype != np.float64:
+            return None
+        return newton_step(self.A, self.W, self.mass, self.ridge, self.scale_ridge, P, gradient)
+
     def measure(self, gradient: Array) -> float:
         """Return the gradient's largest entry per unit of weight, in the features' units."""
         largest = np.abs(self.coefficients(gradient) / self.units).max()
@@ -308,22 +315,21 @@ class _Preconditioner:
         mean /= self.roots.T
         # Features that are constant, repeated or more than the rows leave directions without curvature.
         mean[diagonal] = 1.0 + rounding
-        self.factor: Any = None
+        factor, info = lapack.dpotrf(mean, lower=1)
         # Without a factor the diagonal alone will do.
-        with contextlib.suppress(LinAlgError):
-            self.factor = cho_factor(mean, lower=True, overwrite_a=True, check_finite=False)
+        self.factor = factor if info == 0 else None
         self.scale = scale if scale > 0.0 else 1.0
         self.K = n_classes
 
     def __call__(self, v: Array) -> Array:
         B = v[:-1].reshape(-1, self.K) / self.roots
         if self.factor is not None:
-            B = cho_solve(self.factor, B, overwrite_b=True, check_finite=False)
+            B = lapack.dpotrs(self.factor, B, lower=1)[0]
         return np.append((B / self.roots).ravel(), v[-1] / self.scale)
 
 
 def _newton(problem: _Problem, theta: Array, tol: float, max_iter: int) -> SoftmaxFit:
-    """Minimise by Newton steps that conjugate gradients solve just well enough, with a line search."""
+    """Minimise by Newton steps, solved directly or just well enough by conjugate gradients, with a line search."""
     logits = problem.along(theta)
     loss, P = problem.loss(logits)
     value = loss + problem.penalty(theta)
@@ -338,7 +344,9 @@ def _newton(problem: _Problem, theta: Array, tol: float, max_iter: int) -> Softm
         if iteration == max_iter:
             break
         iteration += 1
-        step = _conjugate_gradients(problem, P, gradient, min(0.3, np.sqrt(norm)))
+        step = problem.direct_step(P, gradient)
+        if step is None:
+            step = _conjugate_gradients(problem, P, gradient, min(0.3, np.sqrt(norm)))
         along = problem.along(step)
         slope = float(gradient @ step)
         length, gained = 1.0, False

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
+from polymargin.decoders._folds import deal_rows, random_from
 from polymargin.decoders._softmax_fit import (
     SoftmaxFit,
     few_features,
@@ -190,7 +190,7 @@ class Softmax(ProbabilisticDecoder):
                 features, targets, weights, self.ridge_, self.hidden, tol=1e-6, max_iter=self.max_iter
             )
         else:
-            random = _random(self.random_state)
+            random = random_from(self.random_state)
             network = train_epochs(features, targets, weights, self.ridge_, self.hidden, self.epochs, random)
         self.hidden_, self.output_ = network.inward.T, network.outward.T
         return network.fit
@@ -199,38 +199,6 @@ class Softmax(ProbabilisticDecoder):
         """Return the logarithms of the class probabilities, shape (n, K)."""
         logits = outputs.margins @ self.beta_.T + self.intercept_
         return reweighted(log_softmax(logits), self.prior_shift_)
-
-
-def deal_rows(features: Array, class_index: Array, n_folds: int, random_state: Any = None) -> list[Array]:
-    """Return the rows of every fold: the rows of every class, shuffled and dealt out evenly.
-
-    Copies of a row go to the same fold, and the order of the rows does not matter, so that a row of weight two is dealt
-    like the row twice.
-
-    Examples
-    --------
-    >>> [fold.tolist() for fold in deal_rows(np.array([[3.0], [1.0], [3.0], [2.0]]), np.array([0, 0, 0, 0]), 3)]
-    [[1], [0, 2], [3]]
-    """
-    random = _random(random_state)
-    # Rows that differ at all differ along a direction as odd as this, except by rounding.
-    place = features @ np.cos(1.0 + np.arange(features.shape[1]))
-    order = np.lexsort((place, class_index))
-    fresh = np.diff(place[order], prepend=np.nan) > 1e-9 * np.abs(place).max(initial=0.0)
-    fresh |= np.diff(class_index[order], prepend=-1) != 0
-    group = np.cumsum(fresh) - 1
-    # The groups of one class after those of another, each class in an order of its own.
-    shuffled = np.lexsort((random.uniform(size=fresh.sum()), class_index[order][fresh]))
-    fold = np.empty(shuffled.size, dtype=np.intp)
-    fold[shuffled] = np.arange(shuffled.size) % n_folds
-    of_row = np.empty(order.size, dtype=np.intp)
-    of_row[order] = fold[group]
-    return [rows for number in range(n_folds) if (rows := np.flatnonzero(of_row == number)).size]
-
-
-def _random(random_state: Any) -> Any:
-    """Return a generator; None is the same as 0."""
-    return check_random_state(0 if random_state is None else random_state)
 
 
 def choose_ridge(

@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, Progress, notes, shown
 from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
@@ -39,7 +40,7 @@ def _decoder_is_probabilistic(estimator: Any) -> bool:
     return True
 
 
-class DichotomyClassifier(ClassifierMixin, BaseEstimator):
+class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     """Base class of the classifiers that divide K classes into L dichotomies and decode them."""
 
     #: Whether `fit` takes an n×K matrix of class probabilities for y; their columns are named by ``classes``.
@@ -96,24 +97,31 @@ class DichotomyClassifier(ClassifierMixin, BaseEstimator):
         self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight)
         decoder = self._resolved_decoder()
-        with blas_threads_for(data.class_index.size):
-            with shown(self.verbose) as progress:
-                codebook = self._resolved_codebook(data, progress)
-                decoder.check(codebook)
-                self._fit_machines(data, codebook, decoder, progress)
-                outputs = None
-                if decoder.learns:
-                    outputs = self._training_outputs(honest=not decoder.in_sample, progress=progress)
-                rows = self._decoder_rows(data, outputs, decoder, weighted=sample_weight is not None)
+        with blas_threads_for(data.class_index.size), shown(self.verbose) as progress:
+            codebook = self._resolved_codebook(data, progress)
+            decoder.check(codebook)
+            self._fit_machines(data, codebook, decoder, progress)
             self.codebook_ = codebook
-            self.decoder_ = decoder.fit(
-                codebook,
-                rows.outputs,
-                rows.class_index,
-                priors=self._resolved_priors(data),
-                sample_weight=rows.weights,
+            self.decoder_ = self._fit_decoder(
+                decoder, data, weighted=sample_weight is not None, progress=progress
             )
         return self
+
+    def _fit_decoder(
+        self, decoder: Decoder, data: TrainingRows, *, weighted: bool, progress: Progress | None
+    ) -> Decoder:
+        """Fit the decoder on what the machines say of the training rows, if it learns."""
+        outputs = None
+        if decoder.learns:
+            outputs = self._training_outputs(honest=not decoder.in_sample, progress=progress)
+        rows = self._decoder_rows(data, outputs, decoder, weighted=weighted)
+        return decoder.fit(
+            self.codebook_,
+            rows.outputs,
+            rows.class_index,
+            priors=self._resolved_priors(data),
+            sample_weight=rows.weights,
+        )
 
     def _decoder_rows(
         self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder, *, weighted: bool

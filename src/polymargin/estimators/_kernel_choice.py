@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from polymargin.codebooks import Codebook
-from polymargin.decoders import Decoder, ProbabilisticDecoder
+from polymargin.decoders import CoupledSoftmax, Decoder, ProbabilisticDecoder
 from polymargin.decoders._cross_fit import cross_fitted
+from polymargin.decoders.coupled_softmax import ROUGH, default_ridge
 from polymargin.estimators._soft_labels import DecoderRows
-from polymargin.kernels import RBF, Kernel, Laplacian, Polynomial, resolve_kernel
+from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
 from polymargin.machines import LSSVMBank, TrainingRows
 
 Array = NDArray[Any]
@@ -34,7 +35,7 @@ def candidates(kernel: Any, degree: Any, coef0: float, *, fixed: bool) -> list[K
     if kernel is None:
         if fixed:
             return [RBF()]
-        return [Laplacian(), RBF(), Polynomial(2 if degree is None else degree, coef0, centred=True)]
+        return [Blend(), Polynomial(2 if degree is None else degree, coef0, centred=True)]
     if kernel == "poly" and degree is None and not fixed:
         return [Polynomial(number, coef0) for number in (2, 3, 4)]
     return [resolve_kernel(kernel, 3 if degree is None else degree, coef0)]
@@ -46,8 +47,8 @@ class KernelChoice:
 
     Attributes
     ----------
-    kernel : Kernel
-        The best.
+    data : TrainingRows
+        All rows, with the best kernel.
     losses : dict of str to float
         The loss of every kernel: the log-loss of the decoder on honest outputs, or the mean squared leave-one-out error
         where the decoder gives no probabilities.
@@ -55,7 +56,7 @@ class KernelChoice:
         The machines of the best kernel that it was judged by.
     """
 
-    kernel: Kernel
+    data: TrainingRows
     losses: dict[str, float]
     bank: LSSVMBank
 
@@ -70,15 +71,20 @@ def choose_kernel(
     """Train machines with each of the kernels, on a sample of the rows if there are many, and compare them."""
     part = sample(data)
     losses: dict[str, float] = {}
-    best: tuple[Kernel, LSSVMBank] | None = None
+    best: LSSVMBank | None = None
     for kernel in (kernel.fitted(data.X, data.weights) for kernel in kernels):
-        bank = train(replace(part, kernel=kernel))
+        bank = train(part.with_kernel(kernel))
         loss = _loss(part, bank, codebook, decoder)
         if best is None or loss < min(losses.values()):
-            best = kernel, bank
+            if best is not None:
+                best.data.release()
+            best = bank
+        else:
+            bank.data.release()
         losses[_name(kernel)] = loss
     assert best is not None
-    return KernelChoice(best[0], losses, best[1])
+    # Where the sample is all rows, what was computed of them is not computed again.
+    return KernelChoice(best.data if part is data else data.with_kernel(best.data.kernel), losses, best)
 
 
 def sample(data: TrainingRows) -> TrainingRows:
@@ -110,6 +116,8 @@ def _loss(data: TrainingRows, bank: LSSVMBank, codebook: Codebook, decoder: Deco
         return _squared_error(data, bank, codebook)
     assert isinstance(decoder, ProbabilisticDecoder)
     rows = decoder_rows(data, bank)
+    if isinstance(decoder, CoupledSoftmax) and decoder.ridge is None:
+        decoder = CoupledSoftmax(default_ridge(codebook), decoder.smoothing, decoder.in_sample, ROUGH)
     fitted = clone(decoder).fit(codebook, rows.outputs, rows.class_index, sample_weight=rows.weights)
     assert rows.outputs is not None
     assert rows.weights is not None

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, shown
 from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import prior_shift, reweighted
@@ -21,7 +22,7 @@ from polymargin.kernels import Polynomial
 Array = NDArray[Any]
 
 
-class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
+class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     """Class probabilities without a decision to make: a few kernels and codings, pooled on honest outputs.
 
     Every member is an `LSSVMClassifier` that tunes and calibrates itself. What the members say of rows that neither
@@ -35,7 +36,7 @@ class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
     ----------
     members : sequence of LSSVMClassifier or None, default=None
         The members, which are cloned. Their decoding must be probabilistic and learned. None: one-vs-one machines with
-        the kernels "rbf", "laplacian" and ``Polynomial(2, centred=True)``, and one-vs-all machines with "laplacian".
+        the kernels "blend", "laplacian" and ``Polynomial(2, centred=True)``.
     priors : None, "uniform", "empirical" or array of shape (K,), default=None
         The class frequencies to expect in use. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
@@ -112,13 +113,13 @@ class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         self.__dict__.pop("weights_", None)
-        members = self._resolved_members(y)
+        members = self._resolved_members()
         honest, rows = [], None
         with shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
             for member in members:
-                rows, log_p = member._fit_and_tell(X, y, sample_weight)
+                rows, log_p = member.fit(X, y, sample_weight)._honest()
                 honest.append(log_p)
                 count.advance()
         assert rows is not None
@@ -163,17 +164,14 @@ class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
         log_p = self.predict_log_proba(X)
         return log_p[:, 1] - log_p[:, 0] if self.classes_.size == 2 else log_p
 
-    def _resolved_members(self, y: Any) -> list[LSSVMClassifier]:
-        """Return fresh members; with two classes all codings are one machine, so equal members are left out."""
+    def _resolved_members(self) -> list[LSSVMClassifier]:
+        """Return fresh members."""
         if self.members is None:
             members = [
-                LSSVMClassifier(kernel="rbf"),
+                LSSVMClassifier(kernel="blend"),
                 LSSVMClassifier(kernel="laplacian"),
                 LSSVMClassifier(kernel=Polynomial(2, centred=True)),
-                LSSVMClassifier(kernel="laplacian", coding="one-vs-all"),
             ]
-            if _two_classes(y):
-                members.pop()
         else:
             members = [clone(member) for member in self.members]
         if not members:
@@ -199,12 +197,3 @@ class AutoKernelClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _two_classes(y: Any) -> bool:
-    """Tell whether y names two classes, or has soft labels for two; what is wrong with it is found out later."""
-    try:
-        values = np.asarray(y)
-        return values.shape[1] == 2 if values.ndim == 2 else np.unique(values).size == 2
-    except (TypeError, ValueError):
-        return False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
@@ -14,7 +14,14 @@ from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
-from polymargin.estimators._kernel_choice import KernelChoice, candidates, choose_kernel, honest_log_proba
+from polymargin.estimators._kernel_choice import (
+    KernelChoice,
+    candidates,
+    choose_kernel,
+    decoder_rows,
+    honest_log_proba,
+)
+from polymargin.estimators._shrinkage import cross_loss, shrunk, worth_shrinking
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
@@ -38,10 +45,11 @@ class LSSVMClassifier(DichotomyClassifier):
     ----------
     C : float or None, default=None
         Regularisation, the larger the less; the papers' γ = ζ/μ. None: selected inside ``fit``.
-    kernel : {"linear", "poly", "rbf", "laplacian", "precomputed"}, callable or None, default=None
-        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values. None: "laplacian",
-        "rbf" or "poly" of degree 2 about the mean of the rows, whichever the decoder's honest log-loss favours
-        (compared on 1000 rows if there are more); "rbf" where gamma is given as a number or ``selection=None``.
+    kernel : {"linear", "poly", "rbf", "laplacian", "blend", "precomputed"}, callable or None, default=None
+        The kernel. "blend" is a sum of "laplacian" and "rbf". A callable gets two arrays of rows and returns the matrix
+        of kernel values. None: "blend" or "poly" of degree 2 about the mean of the rows, whichever the decoder's honest
+        log-loss favours (compared on 1000 rows if there are more); "rbf" where gamma is given as a number or
+        ``selection=None``.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of "rbf", "laplacian" and "poly"; the papers' σ² is 1/gamma. None: selected inside ``fit``.
     degree : float or None, default=None
@@ -158,13 +166,14 @@ default="one-vs-one"
     def _fit_machines(
         self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
     ) -> None:
+        self.__dict__.pop("_loo_log_proba", None)  # that of an earlier fit
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
         if self.selection not in ("loo", "gcv", "evidence", None):
             raise ValueError(f'unknown selection {self.selection!r}; choose "loo", "gcv", "evidence" or None')
         choice = self._chosen_kernel(data, codebook, decoder, progress)
         if choice is not None:
-            data = replace(data, kernel=choice.kernel)
+            data = choice.data
         self.kernel_losses_ = None if choice is None else choice.losses
         self.bank_: LSSVMBank = self._trained(
             data, codebook, decoder, progress, coarse=None if choice is None else choice.bank
@@ -200,6 +209,22 @@ default="one-vs-one"
             progress=progress,
         )
 
+    def _fit_decoder(
+        self, decoder: Decoder, data: TrainingRows, *, weighted: bool, progress: Progress | None
+    ) -> Decoder:
+        """Fit the decoder; where C was selected, see whether it does better on machines with a much smaller one."""
+        fitted = super()._fit_decoder(decoder, data, weighted=weighted, progress=progress)
+        if self.C is None and self.selection == "loo" and worth_shrinking(fitted, data):
+            bank = self.bank_
+            self.bank_ = shrunk(bank)
+            other = super()._fit_decoder(clone(decoder), data, weighted=weighted, progress=progress)
+            if cross_loss(other, data) < cross_loss(fitted, data):
+                fitted = other
+            else:
+                self.bank_ = bank
+        self.bank_.data.release()
+        return fitted
+
     def _chosen_kernel(
         self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None
     ) -> KernelChoice | None:
@@ -215,11 +240,16 @@ default="one-vs-one"
             lambda rows: self._trained(rows, codebook, decoder, progress, polish=False),
         )
 
-    def _fit_and_tell(self, X: Any, y: Any, sample_weight: Any) -> tuple[DecoderRows, Array]:
-        """Fit; return the rows the decoder learned from, and what it says of each having learned from others."""
-        decoder = self.fit(X, y, sample_weight)._resolved_decoder()
-        with blas_threads_for(self.bank_.data.class_index.size):
-            return honest_log_proba(self.bank_.data, self.bank_, self.codebook_, decoder)
+    def _honest(self) -> tuple[DecoderRows, Array]:
+        """Return the rows the decoder learned from, and what it says of each having learned from others, (n, K)."""
+        data = self.bank_.data
+        known = getattr(self.decoder_, "cross_log_proba_", None)
+        if known is not None:
+            return decoder_rows(data, self.bank_), known
+        decoder = self._resolved_decoder()
+        assert isinstance(decoder, ProbabilisticDecoder)
+        with blas_threads_for(data.class_index.size):
+            return honest_log_proba(data, self.bank_, self.codebook_, decoder)
 
     @property
     def _kernels(self) -> list[Kernel]:
@@ -255,20 +285,21 @@ default="one-vs-one"
     def loo_log_loss_(self) -> float:
         """The log-loss of `loo_log_proba_`, weighted as the rows are."""
         data, log_p = self.bank_.data, self.loo_log_proba_
-        labels = np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels
+        labels = (
+            np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels
+        )
         return -float(data.weights @ (labels * log_p).sum(axis=1) / data.weights.sum())
 
     def _honest_log_proba(self) -> Array:
         decoder = self._resolved_decoder()
-        if not (isinstance(decoder, ProbabilisticDecoder) and decoder.learns):
+        learns = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
+        if not learns or decoder.needs_variances:  # nobody has honest variances
             raise AttributeError(f"decoding={self.decoding!r} learns no probabilities from honest outputs")
-        data = self.bank_.data
-        with blas_threads_for(data.class_index.size):
-            _, log_p = honest_log_proba(data, self.bank_, self.codebook_, decoder)
-        if data.soft_labels is None:
+        soft_labels, log_p = self.bank_.data.soft_labels, self._honest()[1]
+        if soft_labels is None:
             return log_p
         # A row with a soft label stands once for every class that it may belong to.
-        return log_p[np.unique(np.nonzero(data.soft_labels)[0], return_index=True)[1]]
+        return log_p[np.unique(np.nonzero(soft_labels)[0], return_index=True)[1]]
 
     @property
     def kernel_(self) -> Kernel:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from polymargin.kernels._base import Kernel
+from polymargin.kernels.blend import Blend
 from polymargin.kernels.given import FunctionKernel, Precomputed
 from polymargin.kernels.laplacian import Laplacian
 from polymargin.kernels.linear import Linear
@@ -17,6 +18,7 @@ from polymargin.kernels.rbf import RBF
 
 __all__ = [
     "RBF",
+    "Blend",
     "FunctionKernel",
     "Kernel",
     "Laplacian",
@@ -27,7 +29,7 @@ __all__ = [
 ]
 
 #: The kernels that have a name.
-NAMES = ("linear", "poly", "rbf", "laplacian", "precomputed")
+NAMES = ("linear", "poly", "rbf", "laplacian", "blend", "precomputed")
 
 
 def resolve_kernel(
@@ -53,6 +55,8 @@ def resolve_kernel(
             return RBF()
         case "laplacian":
             return Laplacian()
+        case "blend":
+            return Blend()
         case "precomputed":
             return Precomputed()
     raise ValueError(f"unknown kernel {kernel!r}; choose one of {', '.join(NAMES)}, or give a function")

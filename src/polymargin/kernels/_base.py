@@ -32,7 +32,8 @@ class Kernel(ABC):
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the base matrix, shape (n, m), between the rows of X and of Z (X itself when None).
 
-        The result is a new array that the caller may overwrite; with Z=None it is exactly symmetric.
+        The result is a new array that the caller may overwrite; with Z=None it is exactly symmetric. Its entries are
+        whatever ``apply`` needs to know of two rows: a number, or two, as the parts of a complex one.
         """
 
     @abstractmethod
@@ -48,8 +49,9 @@ class Kernel(ABC):
         return np.zeros_like(values)
 
     def base_among(self, X: Any, rows: Array) -> Array:
-        """Return the symmetric base matrix among some of the training rows."""
-        return self.base(X[rows])
+        """Return the symmetric base matrix among some of the training rows, in double precision."""
+        base = self.base(X[rows])
+        return base.astype(np.result_type(base, np.float64), copy=False)
 
     def fitted(self, X: Any, weights: Array) -> Kernel:
         """Return the kernel for these training rows: itself, unless it looks at them, as a centred polynomial does."""
@@ -66,6 +68,9 @@ class Kernel(ABC):
     def diagonal(self, X: Any, gamma: float = 1.0) -> Array:
         """Return K(x, x) of every row, shape (n,)."""
         return self.apply(self.base_diagonal(X), gamma)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
 
 def inner_products(X: Any, Z: Any = None) -> Array:

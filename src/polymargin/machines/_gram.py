@@ -42,7 +42,7 @@ class RowGroupGram:
 
     @cached_property
     def base(self) -> Array:
-        base = self.data.kernel.base_among(self.data.X, self.rows).astype(np.float64, copy=False)
+        base = self.data.base_among(self.rows)
         check_base(base, self.data.kernel)
         return base
 
@@ -71,9 +71,8 @@ class RowGroupGram:
             base = self.base[np.ix_(part, part)] if sample else self.base
             centring, A = _centred(self.data.kernel, base, gamma, self.weights[part])
             level = evidence.LevelTwo.of(A, centring, self.targets[part])
-            _check_spectrum(
-                level.form.eigenvalues, float(np.diagonal(base) @ self.weights[part]), self.data.kernel
-            )
+            trace = float(np.diagonal(base).real @ self.weights[part])
+            _check_spectrum(level.form.eigenvalues, trace, self.data.kernel)
             self._levels[gamma, sample] = level
         return self._levels[gamma, sample]
 
@@ -100,7 +99,7 @@ class RowGroupGram:
         if first.size > size:
             part = _evenly(part, self.data.class_index[self.rows[first]], size)
         kept = first[part]
-        base = self.data.kernel.base_among(self.data.X, self.rows[kept]).astype(np.float64, copy=False)
+        base = self.data.base_among(self.rows[kept])
         check_base(base, self.data.kernel)
         counted = None if self.counted is None else self.counted[kept]
         return Part(base, weights[part], self.targets[kept], counted, copies[part])

@@ -155,7 +155,7 @@ class HingeRows:
 
     def base(self) -> Array:
         """Return the kernel's base matrix among the different rows, checked, in float64."""
-        base = self.kernel.base_among(self._data.X, self.first).astype(np.float64, copy=False)
+        base = self.kernel.base_among(self._data.X, self.first)
         check_base(base, self.kernel)
         return base
 
@@ -252,16 +252,21 @@ def _without(weights: Array, held_out: Array | None) -> Array:
 
 
 def _announce_compilation(progress: Progress | None = None) -> None:
-    announce_compilation(_smo_kernels.descend, "_smo_kernels.descend", progress)
+    announce_compilation(_smo_kernels, "descend", progress)
 
 
-def announce_compilation(function: Any, name: str, progress: Progress | None = None) -> None:
+def announce_compilation(module: Any, name: str, progress: Progress | None = None) -> None:
     """Say, once, that the first problem waits for the compiler, if this jitted function is not compiled yet."""
+    function = getattr(module, name)
     if function.signatures:
         return
-    if function.stats.cache_path and any(Path(function.stats.cache_path).glob(f"{name}-*.nbi")):
-        return
+    if function.stats.cache_path:
+        written = Path(module.__file__).stat().st_mtime
+        stored = Path(function.stats.cache_path).glob(f"{module.__name__.rpartition('.')[2]}.{name}-*.nbi")
+        # What is older than the source is left from an earlier version, and of no use.
+        if any(index.stat().st_mtime >= written for index in stored):
+            return
     if progress is not None:
         progress(Step("compiling the solver (once)"))
     else:
-        logger.info("compiling the solver; this takes about ten seconds, the first time only")
+        logger.info("compiling the solver; this takes ten to twenty seconds, the first time only")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,9 @@ from scipy import sparse
 from polymargin.kernels import Kernel
 
 Array = NDArray[Any]
+
+#: Up to this many rows, the kernel's base matrix among all of them is computed once and kept while machines are fitted.
+_KEPT_ROWS = 3000
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,31 @@ class TrainingRows:
         if self.soft_labels is not None:
             return self.weights @ self.soft_labels
         return np.bincount(self.class_index, self.weights, minlength=n_classes)
+
+    def with_kernel(self, kernel: Kernel) -> TrainingRows:
+        """Return the same rows with another kernel."""
+        other = replace(self, kernel=kernel)
+        if "distinct" in self.__dict__ and not (kernel.precomputed or self.kernel.precomputed):
+            other.__dict__["distinct"] = self.distinct
+        return other
+
+    @cached_property
+    def _base(self) -> Array:
+        return self.kernel.base_among(self.X, np.arange(self.X.shape[0]))
+
+    @property
+    def whole_base(self) -> Array | None:
+        """The kernel's base matrix among all rows, computed once until it is released; None if there are many."""
+        return None if self.X.shape[0] > _KEPT_ROWS else self._base
+
+    def base_among(self, rows: Array) -> Array:
+        """Return the kernel's base matrix among some of the rows, a new array."""
+        whole = self.whole_base
+        return self.kernel.base_among(self.X, rows) if whole is None else whole[np.ix_(rows, rows)]
+
+    def release(self) -> None:
+        """Forget the base matrix."""
+        self.__dict__.pop("_base", None)
 
     @cached_property
     def distinct(self) -> DistinctRows:

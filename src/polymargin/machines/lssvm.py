@@ -96,6 +96,11 @@ class LSSVMBank:
             margins[rows] = self._margins_from_base(base)
         return margins
 
+    def training_margins(self) -> Array:
+        """Return z of every machine for the rows they were trained on, shape (n, L)."""
+        known = self.data.whole_base
+        return self.margins(self.data.X) if known is None else self._margins_from_base(known)
+
     def outputs(self, X: Any, *, variances: bool) -> Outputs:
         """Return the outputs for new rows, with their variances if asked for."""
         if not variances:
@@ -116,7 +121,7 @@ class LSSVMBank:
         """Return the outputs of the training rows: leave-one-out, or what the machines say of what they know."""
         if honest:
             return replace(self._outputs(self.honest_margins, "leave_one_out"), exact=self.loo_margins)
-        return self._outputs(self.margins(self.data.X), "in_sample")
+        return self._outputs(self.training_margins(), "in_sample")
 
     def _outputs(self, margins: Array, provenance: Provenance, variances: Array | None = None) -> Outputs:
         return Outputs(margins, provenance, variances, 1.0 / self.zeta, self.norms)
@@ -146,7 +151,7 @@ class LSSVMBank:
     def _variances_from_base(self, block: Block, base: Array, diagonal: Array) -> Array:
         """Return σ_z² of the block's machines, eq. (12) in centred form (its printed sign is wrong)."""
         kernel = self.data.kernel
-        K_new = kernel.apply(base[:, block.rows].astype(np.float64, copy=False), block.gamma)
+        K_new = kernel.apply(base[:, block.rows], block.gamma).astype(np.float64, copy=False)
         own = block.centring.diagonal(kernel.apply(diagonal, block.gamma), K_new)
         explained = block.factor.quadratic(block.centring.cross(K_new))
         mu, zeta = self.mu[block.columns], self.zeta[block.columns]
@@ -163,8 +168,8 @@ def fit_lssvm_bank(
     data: TrainingRows,
     codebook: Codebook,
     *,
-    C: float | None,
-    gamma: float | None,
+    C: float | Array | None,
+    gamma: float | Array | None,
     selection: Selection = "evidence",
     pools: Sequence[Array] | None = None,
     polish: bool = True,
@@ -180,8 +185,8 @@ def fit_lssvm_bank(
         The training rows.
     codebook : Codebook
         The dichotomies.
-    C, gamma : float or None
-        The regularisation and the kernel's parameter; None has them selected.
+    C, gamma : float, ndarray of shape (L,), or None
+        The regularisation and the kernel's parameter, for all columns or for each; None has them selected.
     selection : {"evidence", "loo", "gcv"}
         How: by the evidence, by leave-one-out errors or by generalised cross-validation.
     pools : sequence of ndarray of int, or None
@@ -249,7 +254,7 @@ def fit_lssvm_bank(
     # A row that a dichotomy does not use is new to it.
     unused = np.isnan(bank.loo_margins)
     if unused.any():
-        np.copyto(bank.loo_margins, bank.margins(data.X), where=unused)
+        np.copyto(bank.loo_margins, bank.training_margins(), where=unused)
         np.copyto(bank.honest_margins, bank.loo_margins, where=unused)
     return bank
 
@@ -323,8 +328,8 @@ def _batches(groups: list[RowGroupGram], pools: Sequence[Array]) -> list[list[Ro
 
 def _kernel_count(
     data: TrainingRows,
-    C: float | None,
-    gamma: float | None,
+    C: float | Array | None,
+    gamma: float | Array | None,
     selection: Selection,
     pools: Sequence[Array],
     groups: list[RowGroupGram],
@@ -346,8 +351,8 @@ def _kernel_count(
 def _set_parameters(
     bank: LSSVMBank,
     groups: list[RowGroupGram],
-    C: float | None,
-    gamma: float | None,
+    C: float | Array | None,
+    gamma: float | Array | None,
     selection: Selection,
     pools: Sequence[Array],
     polish: bool,
@@ -359,10 +364,14 @@ def _set_parameters(
     if not kernel.tunable:
         gamma = 1.0
     for group in groups:
-        bank.C[group.columns] = np.nan if C is None else C
-        bank.gamma[group.columns] = np.nan if gamma is None else gamma
+        bank.C[group.columns] = np.nan if C is None else np.broadcast_to(C, bank.C.shape)[group.columns]
+        bank.gamma[group.columns] = (
+            np.nan if gamma is None else np.broadcast_to(gamma, bank.gamma.shape)[group.columns]
+        )
     if C is not None and gamma is not None:
         return
+    assert not isinstance(C, np.ndarray), "C of every column with a gamma to select"
+    assert not isinstance(gamma, np.ndarray), "gamma of every column with a C to select"
     unit = kernel.unit_gamma(bank.data.X, bank.data.weights)
     members = []
     for pool in pools:

@@ -158,7 +158,7 @@ def fit_single_bank(
     gram = training.gram(rows)
     count = Count(progress, "machines")
     count.expect(1)
-    announce_compilation(_single_machine_kernels.ascend, "_single_machine_kernels.ascend", progress)
+    announce_compilation(_single_machine_kernels, "ascend", progress)
     members, solution = _solve(gram, rows, training)
     count.advance()
     beta = np.zeros((rows.first.size, n_classes))

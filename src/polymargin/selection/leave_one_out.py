@@ -120,7 +120,7 @@ class Samples:
         self.kernel, self.least_ridge = kernel, least_ridge
         p, m = len(groups), max(part.weights.size for part in groups)
         n_columns = max(part.targets.shape[1] for part in groups)
-        self._base = np.zeros((p, m, m))
+        self._base = np.zeros((p, m, m), dtype=groups[0].base.dtype)
         self._weights = np.zeros((p, m))
         self._copies = np.ones((p, m))
         self._counted = np.zeros((p, m, n_columns))

@@ -55,12 +55,14 @@ def max_mean_cycle(gains: Any, cycle: Any) -> tuple[int, float]:
             if nodes[j] == nodes[i]:
                 if total / (j - i) > best:
                     best, length = total / (j - i), j - i
-                    cycle[:length] = nodes[i:j]
+                    for k in range(length):
+                        cycle[k] = nodes[i + k]
                 break
     return length, best
 
 
-def potentials(gains: Array) -> tuple[Array, float]:
+@kernel
+def potentials(gains: Any) -> tuple[Any, float]:
     """Return the biases b and the largest mean gain of a cycle.
 
     The optimality conditions ask for b_a − b_b ≥ gains[a, b]: a potential, which exists if no cycle gains
@@ -70,13 +72,20 @@ def potentials(gains: Array) -> tuple[Array, float]:
     """
     K = gains.shape[0]
     length, mean = max_mean_cycle(gains, np.empty(K + 1, dtype=np.int64))
-    arcs = gains - (mean if length else 0.0)
-    out, into = np.zeros(K), np.zeros(K)
+    shift = mean if length else 0.0
+    out, into, b = np.zeros(K), np.zeros(K), np.empty(K)
     for _ in range(K):  # Bellman–Ford
-        out = np.maximum(out, (arcs + out).max(axis=1))
-        into = np.maximum(into, (arcs + into[:, None]).max(axis=0))
-    b = 0.5 * (out - into)
-    return b - b.mean(), float(mean)
+        for i in range(K):
+            for j in range(K):
+                out[i] = max(out[i], gains[i, j] - shift + out[j])
+                into[j] = max(into[j], gains[i, j] - shift + into[i])
+    total = 0.0
+    for k in range(K):
+        b[k] = 0.5 * (out[k] - into[k])
+        total += b[k]
+    for k in range(K):
+        b[k] -= total / K
+    return b, mean
 
 
 def circulation(flow: Array) -> Array:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.solvers._single_machine_graph import max_mean_cycle
+from polymargin.solvers._single_machine_graph import max_mean_cycle, potentials
 from polymargin.solvers._smo_kernels import BLOCK, HUGE, larger
 from polymargin.solvers._smo_rows import fast_kernel, kernel
 
@@ -28,13 +28,16 @@ from polymargin.solvers._smo_rows import fast_kernel, kernel
 THREE_CYCLE_FACTOR = 1.5
 #: With more classes than this, three-cycles are looked for only when no two-cycle improves.
 THREE_CYCLE_CLASSES = 12
+#: A two-cycle is kept as long as its classes gain this part of what they did when it was chosen.
+KEPT_GAIN = 0.7
 
 
 @fast_kernel
 def scan_block(e_m: Any, e_z: Any, alpha: Any, upper: Any) -> tuple[float, int, float, int]:
-    """Return the best rows of a block of class z to raise, and to lower, α_im: slope, row, slope, row.
+    """Return the best slopes to raise, and to lower, α_im in a block of class z, and in which stretch of rows.
 
-    A slope is below −HUGE/2 if there is no such row.
+    That is slope, start, slope, start; a stretch has BLOCK rows. A slope is below −HUGE/2 if there is no such
+    row.
     """
     n = e_m.size
     up, down, up_start, down_start = -HUGE, -HUGE, 0, 0
@@ -50,34 +53,45 @@ def scan_block(e_m: Any, e_z: Any, alpha: Any, upper: Any) -> tuple[float, int, 
             up, up_start = block_up, start
         if block_down > down:
             down, down_start = block_down, start
-    up_row, down_row, best = up_start, down_start, -HUGE
-    for k in range(up_start, min(up_start + BLOCK, n)):
-        if alpha[k] < upper[k] and e_m[k] - e_z[k] > best:
-            best, up_row = e_m[k] - e_z[k], k
-    best = -HUGE
-    for k in range(down_start, min(down_start + BLOCK, n)):
-        if alpha[k] > 0.0 and e_z[k] - e_m[k] > best:
-            best, down_row = e_z[k] - e_m[k], k
-    return up, up_row, down, down_row
+    return up, up_start, down, down_start
 
 
 @kernel
-def scan_classes(alpha: Any, E: Any, upper: Any, starts: Any, changed: Any, arcs: Any, rows: Any) -> None:
-    """Bring the best arcs up to date after E, or α, has changed in the classes marked in ``changed``.
+def scan_pair(z: int, m: int, alpha: Any, E: Any, upper: Any, starts: Any, arcs: Any, places: Any) -> None:
+    """Overwrite ``arcs[0, z, m]`` by the best slope that raises α_im in block z, ``arcs[1, z, m]`` for lowering it.
 
-    ``arcs[0, z, m]`` and ``rows[0, z, m]`` are overwritten by the best slope and the row of block z that
-    raises α_im, ``arcs[1, z, m]`` and ``rows[1, z, m]`` by those that lower it.
+    ``places`` tells where the stretches start in which `arc_row` will find the rows.
     """
+    begin, end = starts[z], starts[z + 1]
+    up, up_start, down, down_start = scan_block(
+        E[m, begin:end], E[z, begin:end], alpha[m, begin:end], upper[begin:end]
+    )
+    arcs[0, z, m], arcs[1, z, m] = up, down
+    places[0, z, m], places[1, z, m] = begin + up_start, begin + down_start
+
+
+@kernel
+def scan_classes(alpha: Any, E: Any, upper: Any, starts: Any, changed: Any, arcs: Any, places: Any) -> None:
+    """Bring the best arcs up to date after E, or α, has changed in the classes marked in ``changed``."""
     n_classes = starts.size - 1
     for z in range(n_classes):
-        begin, end = starts[z], starts[z + 1]
         for m in range(n_classes):
             if z != m and (changed[z] or changed[m]):
-                up, up_row, down, down_row = scan_block(
-                    E[m, begin:end], E[z, begin:end], alpha[m, begin:end], upper[begin:end]
-                )
-                arcs[0, z, m], arcs[1, z, m] = up, down
-                rows[0, z, m], rows[1, z, m] = begin + up_row, begin + down_row
+                scan_pair(z, m, alpha, E, upper, starts, arcs, places)
+
+
+@kernel
+def arc_row(a: int, b: int, alpha: Any, E: Any, upper: Any, starts: Any, arcs: Any, places: Any) -> int:
+    """Return the row of the best arc a → b."""
+    raising = arcs[0, a, b] >= arcs[1, b, a]
+    z, m = (a, b) if raising else (b, a)
+    start = places[0 if raising else 1, z, m]
+    best, row = -HUGE, start
+    for i in range(start, min(start + BLOCK, starts[z + 1])):
+        may_move = alpha[m, i] < upper[i] if raising else alpha[m, i] > 0.0
+        if may_move and E[b, i] - E[a, i] > best:
+            best, row = E[b, i] - E[a, i], i
+    return row
 
 
 @kernel
@@ -196,28 +210,33 @@ def step_cycle(length: int, cycle: Any, path: Any, alpha: Any, E: Any, upper: An
 
 @kernel
 def ascend(gram: Any, order: Any, starts: Any, classes: Any, diagonal: Any, upper: Any, alpha: Any, E: Any,
-           arcs: Any, rows: Any, gram_rows: Any, tau: float, tol: float, max_steps: int) -> int:  # fmt: skip
+           arcs: Any, places: Any, gram_rows: Any, tau: float, tol: float, max_steps: int) -> int:  # fmt: skip
     """Take steps until no cycle gains more than tol on average, or max_steps; return their number.
 
-    α, E and the best arcs change in place; ``gram_rows`` (K, n) is scratch.
+    α and E change in place; ``arcs``, ``places`` and ``gram_rows`` (K, n) are scratch.
     """
     n_classes = starts.size - 1
     gains = np.empty((n_classes, n_classes))
     cycle, path = np.empty(n_classes + 1, dtype=np.int64), np.empty(n_classes + 1, dtype=np.int64)
     changed = np.ones(n_classes, dtype=np.bool_)
-    scan_classes(alpha, E, upper, starts, changed, arcs, rows)
+    length, gain, enough = 0, 0.0, 0.0
     for iteration in range(max_steps):
-        gain_matrix(arcs, gains)
-        length, _ = find_cycle(gains, tol, cycle)
-        if length == 0:
-            return iteration
-        for k in range(length):
-            a, b = cycle[k], cycle[(k + 1) % length]
-            path[k] = rows[0, a, b] if arcs[0, a, b] >= arcs[1, b, a] else rows[1, b, a]
-            if k == 0 or length > 2:
-                gather(gram[order[path[k]]], order, gram_rows[k])
+        if gain <= enough:
+            scan_classes(alpha, E, upper, starts, changed, arcs, places)
+            gain_matrix(arcs, gains)
+            length, gain = find_cycle(gains, tol, cycle)
+            if length == 0:
+                return iteration
+            changed[:] = False
+            for k in range(length):
+                changed[cycle[k]] = True
+            # Two classes are kept for some steps: the arcs between them are few to scan.
+            enough = max(tol, KEPT_GAIN * gain) if length == 2 else HUGE
+        for k in range(length if length > 2 else 1):
+            path[k] = arc_row(cycle[k], cycle[(k + 1) % length], alpha, E, upper, starts, arcs, places)
+            gather(gram[order[path[k]]], order, gram_rows[k])
+        a, b, i = cycle[0], cycle[1], path[0]
         if length == 2:
-            a, b, i = cycle[0], cycle[1], path[0]
             in_a, in_b = slice(starts[a], starts[a + 1]), slice(starts[b], starts[b + 1])
             first_slope, k_i = E[b, i] - E[a, i], gram_rows[0]
             raised, j = second_row(first_slope, diagonal[i], k_i[in_b], E[a, in_b], E[b, in_b], alpha[a, in_b],
@@ -227,10 +246,10 @@ def ascend(gram: Any, order: Any, starts: Any, classes: Any, diagonal: Any, uppe
             path[1] = starts[b] + j if raised >= lowered else starts[a] + k
             gather(gram[order[path[1]]], order, gram_rows[1])
         step_cycle(length, cycle, path, alpha, E, upper, classes, diagonal, gram_rows, tau)
-        changed[:] = False
-        for k in range(length):
-            changed[cycle[k]] = True
-        scan_classes(alpha, E, upper, starts, changed, arcs, rows)
+        if length == 2:
+            for k in range(2):
+                scan_pair(cycle[k], cycle[1 - k], alpha, E, upper, starts, arcs, places)
+            gain = 0.5 * (max(arcs[0, a, b], arcs[1, b, a]) + max(arcs[0, b, a], arcs[1, a, b]))
     return max_steps
 
 
@@ -257,11 +276,11 @@ def block_loss(e_m: Any, e_z: Any, d: Any, upper: Any, bias: float, scale: float
 
 
 @kernel
-def duality_gap(alpha: Any, E: Any, d: Any, upper: Any, starts: Any, b: Any) -> tuple[float, float, float]:
-    """Return the dual objective, the least primal objective of the machine s(F_1, …, F_K), and this s.
+def duality_gap(alpha: Any, E: Any, d: Any, upper: Any, starts: Any, b: Any) -> tuple[float, float]:
+    """Return the dual objective and the least primal objective of the machines s(F_1, …, F_K).
 
     The primal ½s² Σ βG + Σ C [d − s(F_z − F_m)]₊ is convex in s, its derivative piecewise linear: a Newton
-    iteration between bounds finds the zero.
+    iteration between bounds finds the zero, or comes so close that the rest is nothing beside the gap.
     """
     n_classes = starts.size - 1
     linear, quadratic = 0.0, 0.0
@@ -272,8 +291,9 @@ def duality_gap(alpha: Any, E: Any, d: Any, upper: Any, starts: Any, b: Any) -> 
                 sums = block_sums(E[m, begin:end], E[z, begin:end], alpha[m, begin:end], d[m, begin:end])
                 linear += sums[0]
                 quadratic += sums[1]
+    dual = linear - 0.5 * quadratic
     low, high, scale = 0.0, HUGE, 1.0
-    best, best_scale = HUGE, 1.0
+    best = HUGE
     for _ in range(50):
         primal, slope = 0.5 * scale * scale * quadratic, scale * quadratic
         for z in range(n_classes):
@@ -284,18 +304,34 @@ def duality_gap(alpha: Any, E: Any, d: Any, upper: Any, starts: Any, b: Any) -> 
                                       b[z] - b[m], scale)  # fmt: skip
                     primal += loss[0]
                     slope += loss[1]
-        if primal < best:
-            best, best_scale = primal, scale
+        best = min(best, primal)
         if slope > 0.0:
             high = scale
         else:
             low = scale
-        if quadratic <= 0.0 or high - low <= 1e-13 * high or abs(slope) <= 1e-13 * abs(linear):
+        # A convex function lies above its tangents: no scale between the bounds is better by more than this.
+        better = abs(slope) * (high - low)
+        if quadratic <= 0.0 or better <= 1e-3 * (best - dual) or high - low <= 1e-13 * high:
             break
         scale -= slope / quadratic
         if scale <= low or scale >= high:
             scale = 0.5 * (low + high) if high < HUGE else 2.0 * low
-    return linear - 0.5 * quadratic, best, best_scale
+    return dual, best
+
+
+@kernel
+def bounds(alpha: Any, E: Any, d: Any, upper: Any, starts: Any, arcs: Any, places: Any) -> tuple[Any, ...]:
+    """Return the dual objective, the least primal one of `duality_gap`, the largest mean gain, and the biases.
+
+    ``arcs`` and ``places`` are scratch.
+    """
+    n_classes = starts.size - 1
+    gains = np.empty((n_classes, n_classes))
+    scan_classes(alpha, E, upper, starts, np.ones(n_classes, dtype=np.bool_), arcs, places)
+    gain_matrix(arcs, gains)
+    b, mean = potentials(gains)
+    dual, primal = duality_gap(alpha, E, d, upper, starts, b)
+    return dual, primal, mean, b
 
 
 @fast_kernel

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from polymargin.solvers._status import Outcome
+
 Array = NDArray[np.float64]
 
 
-class Status(Enum):
+class Status(Outcome):
     """How a run ended; the value is advice to the user."""
 
     CONVERGED = "converged: the relative duality gap is below tol"
@@ -77,7 +78,7 @@ class Solution:
     objective : float
         The dual objective D, which is maximised.
     primal_objective : float
-        The least primal objective of the machines s(F_1, …, F_K) over the scale s.
+        The least primal objective of the machines s(F_1, …, F_K) over the scale s, to a thousandth of the gap.
     kkt_violation : float
         The largest mean gain of a cycle of classes, zero if none gains. With two classes and hard labels it is
         LIBSVM's violation.

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymargin.solvers import _single_machine_kernels as kernels
-from polymargin.solvers._single_machine_graph import circulation, potentials
+from polymargin.solvers._single_machine_graph import circulation
 from polymargin.solvers._single_machine_interior import InteriorPoint
 from polymargin.solvers._single_machine_newton import newton_on_face
 from polymargin.solvers._single_machine_solution import (
@@ -50,6 +50,8 @@ Array = NDArray[np.float64]
 _TAU = 1e-12
 #: The cycle steps are held to this mean gain, relative to the largest d, at first; it shrinks by the factor.
 _FIRST_TOL, _SHRINK = 0.05, 0.25
+#: E is computed afresh before its gap is believed if more than this part of tol may be rounding.
+_DRIFT = 1e-3
 #: Newton steps start after so many cycle steps per variable, and are repeated after so many.
 _NEWTON_FIRST, _NEWTON_AGAIN = 1.0, 0.5
 #: Newton steps need memory for f² numbers: f is at most n, or this.
@@ -165,8 +167,8 @@ class _Solver:
         self.weight = weight[self.order]
         self.diagonal = self.gram.diagonal()[self.order]
         self.tau = _TAU * float(self.diagonal.max(initial=0.0)) or _TAU
-        self.arcs, self.rows = np.empty((2, K, K)), np.zeros((2, K, K), dtype=np.int64)
-        self.gains, self.scratch = np.empty((K, K)), np.empty((K, n))
+        self.arcs, self.places = np.empty((2, K, K)), np.zeros((2, K, K), dtype=np.int64)
+        self.scratch = np.empty((K, n))
 
     def run(self, C: float, tol: float, max_iter: int, alpha0: ArrayLike | None) -> Solution:
         """Solve for one C, from a start that need not be feasible."""
@@ -181,6 +183,7 @@ class _Solver:
         """Set α and E: to zero, or to the best feasible multiple of what is given."""
         self.alpha = np.zeros_like(self.d)
         self.E = self.d.copy()
+        self.steps_since_refresh = 0
         if alpha0 is None:
             return
         given = np.asarray(alpha0, dtype=np.float64)
@@ -226,24 +229,23 @@ class _Solver:
             self._conserve()
 
     def _beta(self) -> Array:
-        """Return β of shape (n, K), rows in the order of the Gram matrix."""
+        """Return β of shape (K, n), columns in the order of the Gram matrix."""
         beta = 0.0 - self.alpha  # no −0
         beta[self.own] = self.alpha.sum(axis=0)
-        result = np.empty(beta.T.shape)
-        result[self.order] = beta.T
+        result = np.empty_like(beta)
+        result[:, self.order] = beta
         return result
 
     def _refresh(self) -> None:
         """Recompute E = d + Kβ."""
-        np.add(self.d, (self.gram @ self._beta())[self.order].T, out=self.E)
+        np.add(self.d, (self._beta() @ self.gram)[:, self.order], out=self.E)
+        self.steps_since_refresh = 0
 
     def _bounds(self) -> tuple[float, float, float, Array]:
         """Return the dual and the primal objective, the largest mean gain of a cycle, and the biases."""
-        everything = np.ones(self.d.shape[0], dtype=bool)
-        kernels.scan_classes(self.alpha, self.E, self.upper, self.starts, everything, self.arcs, self.rows)
-        kernels.gain_matrix(self.arcs, self.gains)
-        b, mean = potentials(self.gains)
-        dual, primal, _ = kernels.duality_gap(self.alpha, self.E, self.d, self.upper, self.starts, b)
+        dual, primal, mean, b = kernels.bounds(
+            self.alpha, self.E, self.d, self.upper, self.starts, self.arcs, self.places
+        )
         if primal <= self._rounding() and not self.alpha.any():
             primal = 0.0  # biases alone satisfy all margins, as where all rows have the same soft label
         return dual, primal, mean, b
@@ -254,12 +256,26 @@ class _Solver:
         unit = 8.0 * float(np.finfo(np.float64).eps) * float(np.abs(self.d).max(initial=0.0))
         return unit * K * (K - 1) * float(self.upper.sum())
 
+    def _drift(self) -> float:
+        """Return how much of the duality gap may be rounding, from the steps since E was computed.
+
+        D starts at zero or above and never falls, so that βᵀKβ ≤ 2 Σ αd, and |G_im| ≤ √(K_ii βᵀKβ) limits E. A step
+        rounds E once and its change, which is at most twice as large, twice, by half a unit each: 2.5 units. E enters
+        the slacks twice, by F_z − F_m, and the norm in either objective once: four times.
+        """
+        unit = float(np.finfo(np.float64).eps)
+        largest, total = float(np.abs(self.d).max(initial=0.0)), (len(self.d) - 1) * float(self.upper.sum())
+        limit = largest + float(np.sqrt(2.0 * self.diagonal.max(initial=0.0) * largest * total))
+        return 4.0 * total * 2.5 * unit * limit * self.steps_since_refresh
+
     def _ascend(self, tol: float, limit: int) -> int:
         """Take cycle steps; E follows, up to rounding."""
-        return int(
+        steps = int(
             kernels.ascend(self.gram, self.order, self.starts, self.classes, self.diagonal, self.upper, self.alpha,
-                           self.E, self.arcs, self.rows, self.scratch, self.tau, tol, limit)
+                           self.E, self.arcs, self.places, self.scratch, self.tau, tol, limit)
         )  # fmt: skip
+        self.steps_since_refresh += steps
+        return steps
 
     def _newton(self) -> None:
         """Go to the maximum on the face of the free variables, as far as the box allows."""
@@ -277,17 +293,18 @@ class _Solver:
         interior = InteriorPoint(self.gram, self.order, self.starts, self.classes, self.upper)
         if not interior.is_possible or (interior.V is None and rounds < _DIRECT_AFTER):
             return False
-        old = self.alpha.copy(), self.E.copy(), self._bounds()[0]
+        old = self.alpha.copy(), self.E.copy(), self.steps_since_refresh
+        dual = self._bounds()[0]
         self.alpha[:] = interior.maximise(self.d, max(1e-3 * tol, 1e-9))
         self._balance()
         self._refresh()
         self._newton()
-        if self._bounds()[0] < old[2]:
-            self.alpha, self.E = old[:2]
+        if self._bounds()[0] < dual:
+            self.alpha, self.E, self.steps_since_refresh = old
         return True
 
     def _maximise(self, tol: float, max_iter: int) -> tuple[Status, int]:
-        """Alternate cycle steps and Newton steps until the gap, from a fresh E, satisfies tol."""
+        """Alternate cycle steps and Newton steps until the gap satisfies tol, whatever the rounding of E."""
         K, n = self.d.shape
         variables = n * (K - 1)
         inner_tol = _FIRST_TOL * float(np.abs(self.d).max(initial=0.0))
@@ -301,8 +318,9 @@ class _Solver:
             n_iter += steps
             dual, primal, mean, _ = self._bounds()
             if relative_gap(primal - dual, primal) <= tol or mean <= 0.0:
-                self._refresh()
-                dual, primal, mean, _ = self._bounds()
+                if self._drift() > _DRIFT * tol * primal:
+                    self._refresh()
+                    dual, primal, mean, _ = self._bounds()
                 if relative_gap(primal - dual, primal) <= tol:
                     return Status.CONVERGED, n_iter
             if 0 <= max_iter <= n_iter:
@@ -329,7 +347,7 @@ class _Solver:
         alpha[self.order] = self.alpha.T
         return Solution(
             alpha=alpha,
-            beta=self._beta(),
+            beta=np.ascontiguousarray(self._beta().T),
             biases=b,
             status=status,
             n_iter=n_iter,

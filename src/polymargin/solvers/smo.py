@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymargin.solvers import _smo_kernels as kernels
+from polymargin.solvers._status import Outcome
 from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram, RowPool, restrict
 
 __all__ = ["DenseGram", "LazyGram", "Solution", "Status", "solve", "solve_path"]
@@ -42,7 +42,7 @@ _TAU = {4: 2.5e-7, 8: 1e-12}
 _PATIENCE = {4: 2, 8: 10}
 
 
-class Status(Enum):
+class Status(Outcome):
     """How a run ended; the value is advice to the user."""
 
     CONVERGED = "converged: the largest KKT violation is below tol"

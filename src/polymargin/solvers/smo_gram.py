@@ -171,7 +171,10 @@ class LazyGram:
 
     def features(self, X: Array) -> Features:
         """Return new rows in the form that `between` takes."""
-        return self._features(np.asarray(X, dtype=np.float64), self.dtype)
+        X = np.asarray(X, dtype=np.float64)
+        if X.shape[1] != self.n_features:
+            raise ValueError(f"the rows have {X.shape[1]} features, the support vectors {self.n_features}")
+        return self._features(X, self.dtype)
 
     def panel(self, rows: Array) -> Features:
         """Return training rows in the form that `between` takes."""

@@ -1,0 +1,70 @@
+"""The blend of a Laplacian and a Gaussian kernel: rough and smooth at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from polymargin.kernels._base import Array, Kernel
+from polymargin.kernels.laplacian import Laplacian
+from polymargin.kernels.rbf import RBF
+
+
+@dataclass(frozen=True)
+class Blend(Kernel):
+    """K(x, z) = share exp(-gamma ratio |x - z|₁) + (1 - share) exp(-gamma |x - z|²).
+
+    A sum of kernels is a sum of functions: what is smooth in the data is left to the Gaussian part, and the Laplacian
+    part follows edges, single features and gaps. One search for gamma serves both: ``ratio`` makes their widths alike
+    on the training rows.
+
+    The base matrix is complex: city-block distances (times the ratio) are its real part, squared Euclidean distances
+    its imaginary part.
+    """
+
+    share: float = 0.3
+    ratio: float = field(default=1.0, compare=False, repr=False)
+
+    def fitted(self, X: Any, weights: Array) -> Blend:
+        """Return the kernel whose two parts have the same natural width on these rows."""
+        return replace(self, ratio=_LAPLACIAN.unit_gamma(X, weights) / _RBF.unit_gamma(X, weights))
+
+    def base(self, X: Any, Z: Any = None) -> Array:
+        """Return both distances, as the two parts of complex numbers."""
+        base = np.empty((X.shape[0], (X if Z is None else Z).shape[0]), dtype=np.complex128)
+        np.multiply(_LAPLACIAN.base(X, Z), self.ratio, out=base.real)
+        base.imag = _RBF.base(X, Z)
+        return base
+
+    def base_diagonal(self, X: Any) -> Array:
+        """Return zeros: no row has a distance to itself."""
+        return np.zeros(X.shape[0], dtype=np.complex128)
+
+    def apply(self, base: Array, gamma: float) -> Array:
+        """Return the kernel values, real."""
+        values = np.exp(-gamma * base.real)
+        values *= self.share
+        smooth = -gamma * base.imag
+        np.exp(smooth, out=smooth)
+        smooth *= 1.0 - self.share
+        values += smooth
+        return values
+
+    def slope(self, base: Array, values: Array, gamma: float) -> Array:
+        """Return share e₁ exp(e₁) + (1 - share) e₂ exp(e₂), where e are the two exponents."""
+        rough, smooth = -gamma * base.real, -gamma * base.imag
+        # The smooth part is what the values hold besides the rough one: one exponential will do.
+        part = self.share * np.exp(rough)
+        slope = smooth * (values - part)
+        rough *= part
+        slope += rough
+        return slope
+
+    def unit_gamma(self, X: Any, weights: Array) -> float:
+        """Return one over the mean squared distance between two rows."""
+        return _RBF.unit_gamma(X, weights)
+
+
+_LAPLACIAN, _RBF = Laplacian(), RBF()
