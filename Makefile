@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test lint format reproduce bench clean
+.PHONY: help demo test lint format reproduce bench fuzz clean
 
 help:            ## list the targets
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -28,6 +28,9 @@ reproduce: $(VENV)/.dev ## the papers' tables, ours beside theirs (resumable)
 
 bench: $(VENV)/.dev     ## the benchmarks
 	$(BIN)/python -m benchmarks
+
+fuzz: $(VENV)/.dev      ## 20 000 damaged and forged model files
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz_model_files.py
 
 clean:           ## remove what was built
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache

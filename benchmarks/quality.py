@@ -89,7 +89,7 @@ class Split:
         if y.size > LARGEST:
             rows, _ = train_test_split(rows, train_size=LARGEST, stratify=y, random_state=1000 + number)
         train, test = train_test_split(rows, test_size=1 / 3, stratify=y[rows], random_state=number)
-        transformer = preprocessor(data).fit(data.X[train])
+        transformer = preprocessor(data.take(train)).fit(data.X[train])
         self.X_train, self.X_test = transformer.transform(data.X[train]), transformer.transform(data.X[test])
         self.y_train, self.y_test = y[train], y[test]
         self.n_rows, self.number = rows.size, number

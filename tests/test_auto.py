@@ -147,13 +147,12 @@ def test_labels_and_probabilities_agree(n_classes):
 def test_the_pool_is_the_normalised_product_of_its_members():
     model = AutoKernelClassifier().fit(X, Y)
     assert [(m.kernel, m.coding) for m in model.members_] == [
-        ("rbf", "one-vs-one"),
+        ("blend", "one-vs-one"),
         ("laplacian", "one-vs-one"),
         (Polynomial(2, centred=True), "one-vs-one"),
-        ("laplacian", "one-vs-all"),
     ]
     assert model.members_[2].kernel_.degree == 2
-    assert model.weights_.shape == (4,)
+    assert model.weights_.shape == (3,)
     assert (model.weights_ >= 0).all()
     assert model.weights_.sum() > 0.3
     product = np.ones((200, 3))
@@ -178,23 +177,25 @@ def test_members_are_fitted_as_if_alone():
 
 
 def test_the_weights_come_from_rows_that_decoders_have_not_seen():
-    # By hand, with the folds that the library deals: decoders fitted on four fifths of the honest outputs.
-    from polymargin.estimators._kernel_choice import _dealt
+    # By hand, with the folds that the library deals: decoders fitted on half of the honest outputs.
+    from polymargin.decoders._folds import deal_rows
 
     model = AutoKernelClassifier(two_members()).fit(X, Y)
     honest = []
     for member in model.members_:
-        fold = _dealt(member.bank_.data, member.loo_margins_[:, 0])
         log_p = np.empty((70, 3))
         outputs = member.bank_.training_outputs(honest=True)
-        for number in range(5):
-            kept = np.flatnonzero(fold != number)
-            decoder = clone(member.decoder_).fit(member.codebook_, outputs.rows(kept), Y[kept])
-            log_p[fold == number] = decoder.log_proba(outputs.rows(fold == number))
+        for fold in deal_rows(outputs.margins, Y, 2):
+            kept = np.setdiff1d(np.arange(70), fold)
+            decoder = clone(member.decoder_).set_params(ridge=member.decoder_.ridge_)
+            decoder.fit(member.codebook_, outputs.rows(kept), Y[kept])
+            log_p[fold] = decoder.log_proba(outputs.rows(fold))
         honest.append(log_p)
-    assert_allclose(model.weights_, pool_weights(honest, Y, np.ones(70)), atol=1e-7)
+        # The library's fits for this are rough ones.
+        assert_allclose(member.loo_log_proba_, log_p, atol=0.02)
+    assert_allclose(model.weights_, pool_weights(honest, Y, np.ones(70)), atol=5e-3)
     expected = (pool_loss(model.weights_, honest, Y, np.ones(70), ridge=0.0)) / 70
-    assert_allclose(model.loo_log_loss_, expected, rtol=1e-9)
+    assert_allclose(model.loo_log_loss_, expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize(("name", "n"), [("twonorm", 100), ("waveform", 100)])

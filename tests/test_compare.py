@@ -21,7 +21,7 @@ from polymargin.cli import app
 from polymargin.comparison import compare_codings
 from polymargin.comparison.repeated import RepeatedComparison
 from polymargin.comparison.standings import standings
-from polymargin.datasets import load, preprocessor, read_csv
+from polymargin.datasets import Dataset, load, preprocessor, read_csv
 from polymargin.metrics import brier_score, calibration_error, log_loss
 
 CODINGS = ["one-vs-one", "one-vs-all", "minimal", "ecoc"]
@@ -352,7 +352,35 @@ def test_missing_values_and_types(tmp_path):
     assert data.y.tolist() == [0, 1, 1]  # a row without a label is left out
     assert data.X[:, 1].tolist() == ["x", None, "x"]
     assert np.isnan(data.X[1, 0])
-    assert preprocessor(data).fit(data.X).transform(data.X).shape == (3, 3)
+    prepared = preprocessor(data).fit_transform(data.X)
+    assert prepared[:, 1:].tolist() == [[1.0], [0.0], [1.0]]  # what is missing has no indicator
+    assert prepared[1, 0] == 0.0
+
+
+def test_values_that_training_rows_lack_have_no_indicator():
+    X = np.array([["a", None, 1.0], [None, None, np.nan], ["b", None, 2.0], ["c", "u", 1.0]], dtype=object)
+    data = Dataset("toy", X, np.arange(4) % 2, ("p", "q", "r"), "here", nominal=("p", "q", "r"))
+    train = np.array([0, 1, 2])
+    prepared = preprocessor(data.take(train)).fit(X[train]).transform(X)
+    assert prepared.tolist() == [[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]]
+    numbers = Dataset("toy", np.array([[1.0], [np.nan], [3.0]]), np.arange(3), ("p",), "here", nominal=("p",))
+    assert preprocessor(numbers).fit_transform(numbers.X).tolist() == [[1, 0], [0, 0], [0, 1]]
+
+
+def test_command_with_missing_categories(tmp_path):
+    generator = np.random.default_rng(0)
+    colours = generator.choice(["red", "blue", ""], 60)
+    sizes = generator.normal(size=60) + (colours == "red")
+    lines = [
+        f"{size:.3f},{colour},{'p' if colour == 'red' else 'q'}"
+        for size, colour in zip(sizes, colours, strict=True)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["size,colour,kind", *lines, "1.0,green,p", "2.0,green,q"]))
+    result = run(tmp_path / "t.csv", "-k", "blend", "-d", "softmax", "-r", 2, "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["kernel"] == "blend"
+    assert document["scores"][0]["accuracy"]["mean"] > 0.9
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])

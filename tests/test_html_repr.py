@@ -81,9 +81,10 @@ def test_choices_are_those_of_the_estimator(data):
     table = rows(model._repr_html_())
     assert float(table["C"]) == pytest.approx(model.C_[0], rel=1e-3)
     assert float(table["gamma"]) == pytest.approx(model.gamma_[0], rel=1e-3)
-    assert table["kernel"].split(",")[0] in ("rbf", "laplacian", "poly")
+    assert table["kernel"] == model.kernel_.name
     assert table["kernel"] == min(model.kernel_losses_, key=model.kernel_losses_.get)
     assert table["chosen by"] == "squared leave-one-out errors"
+    assert ("smaller C" in table) == (model.shrinkage_ != 1.0)
     assert table["coding"] == "one-vs-one, 3 classes × 3 machines"
     assert table["decoding"] == "coupled-softmax"
     assert table["support vectors"] == "60 (all)"
@@ -92,6 +93,13 @@ def test_choices_are_those_of_the_estimator(data):
     assert float(table["leave-one-out log-loss"]) == pytest.approx(-np.log(own).mean(), rel=1e-3)
     right = np.mean(model.classes_[p.argmax(axis=1)] == y)
     assert table["leave-one-out accuracy"] == f"{right:.1%}"
+
+
+def test_a_C_that_decodes_better_is_named(data):
+    model = LSSVMClassifier(kernel="rbf", decoding="hamming").fit(*data)
+    assert "smaller C" not in rows(model._repr_html_())
+    model.shrinkage_ = 256.0
+    assert rows(model._repr_html_())["smaller C"] == "by a factor of 256: its outputs decode better"
 
 
 def test_what_is_given_was_not_chosen(data):
@@ -167,6 +175,9 @@ def test_methods_that_are_not_there_are_not_listed(data):
     model = LSSVMClassifier(kernel="linear", decoding="votes").fit(*data)
     assert "predict_proba" not in dir(model)
     assert "predict" in dir(model)
+    for other in (model, LSSVMClassifier(kernel="linear", decoding="bayes").fit(*data), LSSVMClassifier()):
+        assert not hasattr(other, "loo_log_proba_")
+        assert not hasattr(other, "loo_log_loss_")
 
 
 @pytest.mark.skipif(

@@ -1,6 +1,7 @@
 """Kernels against the entry-by-entry oracle, and their numerics: symmetry, digits, sparse input, memory."""
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,9 +10,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 
 import naive
-from polymargin.kernels import RBF, FunctionKernel, Laplacian, Linear, Polynomial, Precomputed, resolve_kernel
+from polymargin import KernelLogisticClassifier, LSSVMClassifier, PosteriorSVMClassifier, SVMClassifier
+from polymargin.kernels import (
+    RBF,
+    Blend,
+    FunctionKernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    resolve_kernel,
+)
 
 KERNELS = {
     "linear": (Linear(), {"kind": "linear"}, 1.0),
@@ -19,6 +31,7 @@ KERNELS = {
     "poly-5": (Polynomial(5, 0.3), {"kind": "poly", "gamma": 0.2, "degree": 5, "coef0": 0.3}, 0.2),
     "rbf": (RBF(), {"kind": "rbf", "gamma": 0.4}, 0.4),
     "laplacian": (Laplacian(), {"kind": "laplacian", "gamma": 0.3}, 0.3),
+    "blend": (Blend(0.4, ratio=1.7), {"kind": "blend", "gamma": 0.3, "share": 0.4, "ratio": 1.7}, 0.3),
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
 
@@ -115,8 +128,52 @@ def test_no_temporary_of_rows_by_rows_by_features(name):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # Four matrices of 800×800 and two copies of X; one of 800×800×200 would be 1 GB.
-    assert peak < 4 * 8 * 800**2 + 2 * 8 * 800 * 200
+    # Four matrices of 800×800 (five, where the base has two numbers) and two copies of X; one of 800×800×200 would be
+    # 1 GB.
+    assert peak < (5 if name == "blend" else 4) * 8 * 800**2 + 2 * 8 * 800 * 200
+
+
+def test_the_parts_of_a_blend_have_the_same_width():
+    X, weights = rows(40, 6), np.random.default_rng(1).uniform(0.5, 2.0, 40)
+    kernel = Blend().fitted(X, weights)
+    rough, smooth = Laplacian().unit_gamma(X, weights), RBF().unit_gamma(X, weights)
+    gamma = kernel.unit_gamma(X, weights)
+    expected = 0.3 * Laplacian().gram(X, gamma=rough) + 0.7 * RBF().gram(X, gamma=smooth)
+    assert_allclose(kernel.gram(X, gamma=gamma), expected, rtol=1e-12)
+    assert kernel == Blend()  # what it has learned from rows is not a parameter
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LSSVMClassifier(C=2.0, gamma=0.2),
+        LSSVMClassifier(C=2.0, gamma=0.2, coding="one-vs-all", decoding="bayes"),
+        SVMClassifier(C=2.0, gamma=0.2, decoding="plain-softmax", coding="one-vs-all", tol=1e-6),
+        PosteriorSVMClassifier(C=2.0, gamma=0.2, density=None, decoding="plain-softmax", tol=1e-6),
+        KernelLogisticClassifier(C=2.0, gamma=0.2),
+    ],
+    ids=["ls-svm", "ls-svm, bayes", "svm", "posterior svm", "kernel logistic"],
+)
+def test_every_machine_takes_a_blend(estimator):
+    X, new = rows(45), rows(20, seed=1)
+    y = (X[:, :2] > 0.5) @ [1, 1]
+    model = clone(estimator).set_params(kernel="blend").fit(X, y)
+    ratio = Laplacian().unit_gamma(X, np.ones(45)) / RBF().unit_gamma(X, np.ones(45))
+    oracle = {"kind": "blend", "gamma": 0.2, "share": 0.3, "ratio": ratio}
+    given = clone(estimator).set_params(kernel="precomputed").fit(naive.kernel_matrix(X=X, Z=X, **oracle), y)
+    expected = given.predict_proba(naive.kernel_matrix(X=new, Z=X, **oracle))
+    assert_allclose(model.predict_proba(new), expected, atol=1e-6)  # the solvers' tolerance
+
+
+def test_names():
+    kernels = [
+        RBF(), Laplacian(), Linear(), Blend(), Precomputed(), Polynomial(2.0), Polynomial(2.5, centred=True),
+        FunctionKernel(naive.kernel_matrix), FunctionKernel(partial(naive.kernel_matrix, "rbf")),
+    ]  # fmt: skip
+    assert [kernel.name for kernel in kernels] == [
+        "rbf", "laplacian", "linear", "blend", "precomputed", "poly, degree 2", "poly, degree 2.5", "kernel_matrix",
+        "partial",
+    ]  # fmt: skip
 
 
 def test_precomputed_is_what_was_given():
@@ -145,7 +202,9 @@ def test_a_function_is_checked():
         FunctionKernel(lambda A, B: np.full((len(A), len(B)), np.nan)).gram(X, Z)
 
 
-@pytest.mark.parametrize("kernel", [RBF(), Laplacian(), Polynomial()], ids=["rbf", "laplacian", "poly"])
+@pytest.mark.parametrize(
+    "kernel", [RBF(), Laplacian(), Blend(), Polynomial()], ids=["rbf", "laplacian", "blend", "poly"]
+)
 def test_unit_gamma_follows_the_scale_and_the_weights(kernel):
     X = rows(20)
     weights = np.random.default_rng(3).integers(1, 4, 20).astype(float)
@@ -164,6 +223,7 @@ def test_names_are_resolved():
     assert isinstance(resolve_kernel("laplacian"), Laplacian)
     assert isinstance(resolve_kernel("linear"), Linear)
     assert isinstance(resolve_kernel("precomputed"), Precomputed)
+    assert isinstance(resolve_kernel("blend"), Blend)
     assert resolve_kernel("poly", 4, 0.5) == Polynomial(4, 0.5)
     kernel = RBF()
     assert resolve_kernel(kernel) is kernel

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import naive
 from conftest import blobs
 from polymargin.codebooks import minimal, one_vs_all, one_vs_one
-from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial, Precomputed
+from polymargin.kernels import RBF, Blend, Kernel, Laplacian, Linear, Polynomial, Precomputed
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.machines.lssvm import row_groups
 from polymargin.selection import leave_one_out
@@ -73,7 +73,8 @@ def gram(name, gamma, rows=X):
 
 
 @pytest.mark.parametrize(
-    "kernel", [RBF(), Laplacian(), Polynomial(2, 0.7), Polynomial(3), Polynomial(1.5, 40.0)]
+    "kernel",
+    [RBF(), Laplacian(), Blend(0.4, ratio=1.7), Polynomial(2, 0.7), Polynomial(3), Polynomial(1.5, 40.0)],
 )
 def test_the_slope_of_a_kernel_is_its_derivative_in_log_gamma(kernel):
     base, gamma, h = kernel.base(X), 0.3, 1e-5

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -232,9 +233,10 @@ def test_leave_one_out_surface_is_that_of_refits(model, data):
     np.testing.assert_allclose(surface.values, expected, rtol=1e-6)
     row, column = np.unravel_index(np.argmin(expected), (3, 5))
     assert surface.best == (surface.C[column], surface.gamma[row])
-    assert surface.C[2] == surface.chosen_C[0] == model.C_[0]
+    assert surface.C[2] == surface.favoured_C[0]
+    assert surface.chosen_C[0] == model.C_[0]
     assert surface.gamma[1] == surface.chosen_gamma[0] == model.gamma_[0]
-    np.testing.assert_allclose(np.log10(surface.C), np.log10(model.C_[0]) + np.linspace(-3, 3, 5))
+    np.testing.assert_allclose(np.log10(surface.C), np.log10(surface.favoured_C[0]) + np.linspace(-3, 3, 5))
 
 
 def test_evidence_surface_is_that_of_refits(data):
@@ -310,6 +312,31 @@ def test_surface_of_soft_labels_and_a_kernel_without_gamma(data):
     np.testing.assert_array_equal(display.line_.get_xydata(), np.column_stack([surface.C, surface.values[0]]))
     assert display.chosen_.get_xdata() == model.C_[0]
     assert display.image_ is None
+
+
+def test_a_smaller_C_is_told_from_the_favoured_one(data):
+    X, y = data
+    doubtful = np.where(np.random.default_rng(0).random(len(y)) < 0.4, np.roll(y, 1), y)
+    model = LSSVMClassifier(kernel="rbf").fit(X, doubtful)
+    # Without probabilities to compare, nobody takes another C than the errors say.
+    favoured = LSSVMClassifier(kernel="rbf", decoding="hamming").fit(X, doubtful)
+    assert model.shrinkage_ > favoured.shrinkage_ == 1.0
+    np.testing.assert_allclose(model.shrinkage_ * model.C_, favoured.C_, rtol=1e-12)
+    surface = selection_surface(favoured, n_C=5, n_gamma=3)
+    smaller = replace(surface, chosen_C=surface.chosen_C / 256.0, shrinkage=256.0)
+    np.testing.assert_allclose(smaller.favoured_C, favoured.C_[:1])
+    for values in (surface.values, surface.values[1:2]):
+        gamma = surface.gamma if len(values) > 1 else surface.gamma[1:2]
+        plain, told = (
+            SelectionDisplay.from_surface(replace(one, values=values, gamma=gamma))
+            for one in (surface, smaller)
+        )
+        assert plain.favoured_ is None
+        np.testing.assert_allclose(told.favoured_.get_xydata(), plain.chosen_.get_xydata())
+        np.testing.assert_allclose(told.chosen_.get_xdata(), favoured.C_[:1] / 256.0)
+        labels = [text.get_text() for text in told.ax_.get_legend().get_texts()]
+        assert any("decodes better" in label for label in labels)
+        assert any("256 times" in label for label in labels)
 
 
 def test_selection_is_drawn(model):

@@ -197,10 +197,29 @@ def test_pools_and_machines_without_a_surface():
         assert "regions" in figures(summary)
         if isinstance(estimator, AutoKernelClassifier):
             assert "Members of the pool" in page
-            assert len(summary["model"]["candidates"]["rows"]) == 4
+            names = {row["name"] for row in summary["model"]["candidates"]["rows"]}
+            assert names == {"blend, one-vs-one", "laplacian, one-vs-one", "poly, degree 2, one-vs-one"}
         else:
             assert ('id="codebook"' in page) == isinstance(estimator, PosteriorSVMClassifier)
             assert "There is no picture of the choice" in summary["text"]["surface"]
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_smaller_C_is_told_from_the_favoured_one(kernel):
+    X, y = load_iris(return_X_y=True)
+    model = make_pipeline(LSSVMClassifier(kernel=kernel, C=2.0)).fit(X, y)
+    for shrinkage in (1.0, 256.0):
+        model[-1].shrinkage_ = shrinkage
+        summary = fit_summary(
+            model, X, y, title="iris", log_proba=model.predict_log_proba(X), classes=model.classes_
+        )
+        *others, star = figures(summary)["surface"]["views"][0]["data"]
+        assert star["x"] == [2.0]
+        assert [len(other["x"]) for other in others] == ([25, 1] if shrinkage > 1.0 else [25])
+        assert ("C would be 256 times larger (the ring)" in summary["text"]["surface"]) == (shrinkage > 1.0)
+    assert others[-1]["x"] == [512.0]
+    assert others[-1]["marker"]["symbol"] == "circle-open"
+    assert "256 times larger" in render_page(summary)
 
 
 def test_decoders_without_probabilities_have_a_page():

@@ -20,10 +20,11 @@ from polymargin import LSSVMClassifier
 from polymargin.codebooks import Codebook, ecoc, one_vs_all, one_vs_one
 from polymargin.decoders import Softmax, resolve_decoder
 from polymargin.decoders._base import prior_shift, reweighted
+from polymargin.decoders._folds import deal_rows
 from polymargin.decoders._platt import fit_sigmoids
 from polymargin.decoders._softmax_fit import fit_softmax, smooth_targets
 from polymargin.decoders._softmax_hidden import _Network
-from polymargin.decoders.softmax import choose_ridge, deal_rows
+from polymargin.decoders.softmax import choose_ridge
 from polymargin.outputs import Outputs
 
 
@@ -329,7 +330,17 @@ def test_folds_are_even_and_keep_copies_together():
     again = deal_rows(X[copies] * (1 + 1e-15), index[copies], 5)
     for fold, other in zip(folds, again, strict=True):
         assert set(fold) == set(copies[other])
-    assert len(deal_rows(np.zeros((6, 2)), np.array([0, 0, 0, 1, 1, 1]), 5)) == 2
+    # Rows that look the same stay together, whatever their classes: a soft label is one row of several classes.
+    assert len(deal_rows(np.zeros((6, 2)), np.array([0, 0, 0, 1, 1, 1]), 5)) == 1
+
+
+def test_folds_do_not_know_the_numbers_of_classes():
+    random = np.random.default_rng(1)
+    index, names = some_classes(50, 3), np.array([2, 0, 1])
+    X = random.normal(size=(50, 3))
+    folds, again = deal_rows(X, index, 4), deal_rows(-X[:, [1, 2, 0]], names[index], 4)
+    for fold, other in zip(folds, again, strict=True):
+        np.testing.assert_array_equal(fold, other)
 
 
 def test_the_search_for_the_ridge_goes_either_way():

@@ -80,14 +80,16 @@ def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
     """Yield names and values; what an estimator does not have is left out."""
     names = [str(name) for name in np.asarray(estimator.classes_).tolist()]
     yield "classes", f"{len(names)}: {', '.join(names[:_NAMES])}{', …' if len(names) > _NAMES else ''}"
-    kernel = getattr(estimator, "kernel_", None) or getattr(estimator, "_kernel", None)
+    kernel = getattr(estimator, "kernel_", None)
     if kernel is not None:
-        yield "kernel", kernel_name(kernel)
+        yield "kernel", kernel.name
         yield "C", _span(estimator.C_)
         if kernel.tunable:
             yield "gamma", _span(estimator.gamma_)
         if estimator.C is None or (estimator.gamma is None and kernel.tunable):
             yield "chosen by", _SELECTIONS[getattr(estimator, "selection", None)]
+        if getattr(estimator, "shrinkage_", 1.0) != 1.0:
+            yield "smaller C", f"by a factor of {estimator.shrinkage_:g}: its outputs decode better"
     if getattr(estimator, "kernel_losses_", None):
         yield (
             "kernels tried",
@@ -102,7 +104,7 @@ def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
     for member, weight in zip(
         getattr(estimator, "members_", ()), getattr(estimator, "weights_", ()), strict=True
     ):
-        yield f"weight of {kernel_name(member.kernel_)}, {_coding(member)}", f"{weight:.2f}"
+        yield f"weight of {member.kernel_.name}, {_coding(member)}", f"{weight:.2f}"
     yield from _rows(estimator)
     yield from _quality(estimator)
 
@@ -149,22 +151,6 @@ def _waiting(estimator: Any) -> set[str]:
         for name, kept in _LAZY.items()
         if isinstance(getattr(type(estimator), name, None), property) and kept not in vars(estimator)
     }
-
-
-def kernel_name(kernel: Any) -> str:
-    """Return what a kernel is called in the estimators' parameters, with the degree of a polynomial.
-
-    Examples
-    --------
-    >>> from polymargin.kernels import RBF, Polynomial
-    >>> kernel_name(RBF()), kernel_name(Polynomial(2))
-    ('rbf', 'poly, degree 2')
-    """
-    if hasattr(kernel, "degree"):
-        return f"poly, degree {kernel.degree:g}"
-    if hasattr(kernel, "function"):
-        return _word(kernel.function)
-    return type(kernel).__name__.lower()
 
 
 def _coding(estimator: Any) -> str:

@@ -11,9 +11,18 @@ from polymargin.cli._progress import show_rows
 if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
     from polymargin.tables import Examples
 
-__all__ = ["load_examples"]
+__all__ = ["load_examples", "names_file"]
 
 _ENDINGS = (".csv", ".gz", ".tsv", ".txt", ".parquet", ".pq")
+
+
+def names_file(data: str) -> bool:
+    """Tell whether a file is meant, even if it is not there, rather than a dataset by name.
+
+    >>> names_file("my.csv"), names_file("wine")
+    (True, False)
+    """
+    return Path(data).is_file() or Path(data).suffix in _ENDINGS
 
 
 def load_examples(
@@ -44,7 +53,7 @@ def load_examples(
     """
     from polymargin import datasets, tables
 
-    if not Path(data).is_file() and Path(data).suffix not in _ENDINGS:
+    if not names_file(data):
         if target is not None or drop or weight is not None:
             raise ValueError(
                 "--target, --drop and --weight name columns of a file; datasets by name have their own"

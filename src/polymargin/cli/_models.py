@@ -14,7 +14,7 @@ __all__ = ["CODINGS", "DECODINGS", "KERNELS", "MODELS", "chosen", "make_classifi
 
 CODINGS = (*codebooks.CODINGS, "adaptive")
 DECODINGS = tuple(DECODERS)
-KERNELS = ("rbf", "laplacian", "poly", "linear")
+KERNELS = ("rbf", "laplacian", "blend", "poly", "linear")
 #: Of every model the options that it takes.
 MODELS: Mapping[str, tuple[str, ...]] = {
     "auto": (),
@@ -77,13 +77,13 @@ def chosen(classifier: Any) -> dict[str, Any]:
     >>> from polymargin import LSSVMClassifier
     >>> model = LSSVMClassifier(C=1.0, gamma=0.5, kernel="rbf").fit([[0.0], [1.0], [2.0]], [0, 1, 1])
     >>> chosen(model)
-    {'kernel': 'RBF()', 'C': 1.0, 'gamma': 0.5, 'coding': 'one-vs-one', 'decoding': 'coupled-softmax', 'n_support': 3}
+    {'kernel': 'rbf', 'C': 1.0, 'gamma': 0.5, 'coding': 'one-vs-one', 'decoding': 'coupled-softmax', 'n_support': 3}
     """
     if hasattr(classifier, "members_"):
         members = zip(classifier.weights_.tolist(), classifier.members_, strict=True)
         return {"members": [{"weight": weight, **chosen(member)} for weight, member in members]}
     facts = {
-        "kernel": str(getattr(classifier, "kernel_", classifier.kernel)),
+        "kernel": classifier.kernel_.name,
         "C": _one_or_range(classifier.C_),
         "gamma": _one_or_range(classifier.gamma_),
         "coding": getattr(classifier, "coding", None),

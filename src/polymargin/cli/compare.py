@@ -13,8 +13,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from polymargin import codebooks
 from polymargin.cli._cache import cache_folder
+from polymargin.cli._completion import data_files, one_of
 from polymargin.cli._console import USAGE, errors, fail, note, reported, results
+from polymargin.cli._data import names_file
+from polymargin.cli._models import DECODINGS, KERNELS
 from polymargin.cli._progress import show_progress
 from polymargin.reproduction import (
     FolderBusy,
@@ -33,15 +37,24 @@ if TYPE_CHECKING:  # importing them for good would make every command slow to st
 __all__ = ["command"]
 
 _INTERRUPTED = 130
-_ENDINGS = (".csv", ".gz", ".tsv", ".txt", ".parquet", ".pq")
-_KERNELS = ("rbf", "laplacian", "poly", "linear")
 #: With more rows than this, a job may have all threads; with fewer they only wait for each other.
 _FEW_ROWS = 2500
 
 
+def _machines(incomplete: str) -> list[str]:
+    """Offer the machines."""
+    from polymargin.comparison.repeated import MACHINES
+
+    return one_of(MACHINES)(incomplete)
+
+
 def command(
     data: Annotated[
-        str, typer.Argument(help="A dataset by name (wine, vehicle, ...), or a CSV or Parquet file.")
+        str,
+        typer.Argument(
+            help="A dataset by name (wine, vehicle, ...), or a CSV or Parquet file.",
+            autocompletion=data_files,
+        ),
     ],
     target: Annotated[
         str | None, typer.Option("--target", help="The file's label column; the last unless given.")
@@ -53,15 +66,30 @@ def command(
             "-m",
             help="ls-svm (the default; tuned by leave-one-out), svm, posterior-svm (both by cross-validation) or "
             "auto (a pool of least-squares machines, which has its own codings). May be repeated.",
+            autocompletion=_machines,
         ),
     ] = None,
     coding: Annotated[
-        list[str] | None, typer.Option("--coding", "-c", help="Only this coding (may be repeated).")
+        list[str] | None,
+        typer.Option(
+            "--coding",
+            "-c",
+            help="Only this coding (may be repeated).",
+            autocompletion=one_of(codebooks.CODINGS),
+        ),
     ] = None,
     decoding: Annotated[
-        list[str] | None, typer.Option("--decoding", "-d", help="Only this decoding (may be repeated).")
+        list[str] | None,
+        typer.Option(
+            "--decoding",
+            "-d",
+            help="Only this decoding (may be repeated).",
+            autocompletion=one_of(DECODINGS),
+        ),
     ] = None,
-    kernel: Annotated[str, typer.Option("--kernel", "-k", help="rbf, laplacian, poly or linear.")] = "rbf",
+    kernel: Annotated[
+        str, typer.Option("--kernel", "-k", help=f"{', '.join(KERNELS)}.", autocompletion=one_of(KERNELS))
+    ] = "rbf",
     repeats: Annotated[int, typer.Option("--repeats", "-r", min=1, help="Random stratified splits.")] = 10,
     test_size: Annotated[
         float, typer.Option("--test-size", min=0.01, max=0.99, help="Share of rows kept for testing.")
@@ -116,8 +144,8 @@ def _check_choices(kernel: str, machines: list[str], jobs: int, report: Path | N
     """Refuse at once what could not work in the end."""
     from polymargin.comparison.repeated import MACHINES
 
-    if kernel not in _KERNELS:
-        fail(f"unknown kernel {kernel!r}; choose one of {', '.join(_KERNELS)}", USAGE)
+    if kernel not in KERNELS:
+        fail(f"unknown kernel {kernel!r}; choose one of {', '.join(KERNELS)}", USAGE)
     for name in machines:
         if name not in MACHINES:
             fail(f"unknown machine {name!r}; choose among {', '.join(MACHINES)}", USAGE)
@@ -142,7 +170,7 @@ def _load(data: str, target: str | None) -> Dataset:
     from polymargin import datasets
 
     with reported():
-        if not Path(data).is_file() and Path(data).suffix not in _ENDINGS:
+        if not names_file(data):
             if target is not None:
                 raise ValueError("--target names a column of a file; a dataset by name has its own labels")
             return datasets.load(data)

@@ -203,7 +203,7 @@ class RepeatedComparison(Experiment):
         train, test = self.split(number)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Found unknown categories", UserWarning)
-            encoder = preprocessor(self.dataset).fit(self.dataset.X[train])
+            encoder = preprocessor(self.dataset.take(train)).fit(self.dataset.X[train])
             X_train, X_test = (encoder.transform(self.dataset.X[part]) for part in (train, test))
         predictions = self._predictions(
             job["machine"], X_train, self.class_index[train], X_test, self.seed + number - 1

@@ -26,6 +26,7 @@ from polymargin.datasets._prepare import (
     paper_names,
     preprocessor,
     training_imputer,
+    value_indicators,
 )
 from polymargin.datasets.generators import (
     Generator,
@@ -62,4 +63,5 @@ __all__ = [
     "preprocessor",
     "read_csv",
     "training_imputer",
+    "value_indicators",
 ]

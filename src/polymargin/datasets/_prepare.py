@@ -44,11 +44,31 @@ def training_imputer() -> SimpleImputer:
     return SimpleImputer(strategy="mean", keep_empty_features=True)
 
 
-def preprocessor(dataset: Dataset) -> ColumnTransformer:
-    """Return a transformer that makes the dataset's features fit for a kernel, to be fitted on training rows.
+def value_indicators(values: list[list[Any]]) -> OneHotEncoder:
+    """Return the transformer of columns that have these values into indicators; any other value has none.
 
-    Numeric columns: missing values to the mean, then standardised. Nominal columns: one indicator per value; a
-    missing or unseen value has none.
+    Examples
+    --------
+    >>> colours = np.array([["red"], [None], ["green"]], dtype=object)
+    >>> value_indicators([["blue", "red"]]).fit_transform(colours)
+    array([[0., 1.],
+           [0., 0.],
+           [0., 0.]])
+    """
+    # Left to find the values, the encoder would take a missing one for a value.
+    return OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
+
+
+def preprocessor(dataset: Dataset) -> ColumnTransformer:
+    """Return a transformer that makes the features of training rows fit for a kernel, to be fitted on them.
+
+    Numeric columns: missing values to the mean, then standardised. Nominal columns: one indicator per value that the
+    training rows have; a missing or unseen value has none.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The training rows, see `Dataset.take`.
 
     Examples
     --------
@@ -56,13 +76,15 @@ def preprocessor(dataset: Dataset) -> ColumnTransformer:
     >>> preprocessor(wine).fit_transform(wine.X).std().round(2)
     np.float64(1.0)
     """
-    nominal = [j for j, name in enumerate(dataset.feature_names) if name in dataset.nominal]
-    numeric = [j for j, name in enumerate(dataset.feature_names) if name not in dataset.nominal]
-    indicators = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    found = {
+        j: _values(dataset, j) for j, name in enumerate(dataset.feature_names) if name in dataset.nominal
+    }
+    numeric = [j for j in range(len(dataset.feature_names)) if j not in found]
+    nominal = {j: values for j, values in found.items() if values}
     return ColumnTransformer(
         [
             ("numeric", make_pipeline(training_imputer(), StandardScaler()), numeric),
-            ("nominal", indicators, nominal),
+            ("nominal", value_indicators(list(nominal.values())), list(nominal)),
         ]
     )
 
@@ -147,7 +169,7 @@ def one_hot(dataset: Dataset, *, categories: Sequence[Any] | None = None) -> Dat
             blocks.append(column[:, None].astype(np.float64))
             names.append(name)
             continue
-        values = list(categories) if categories is not None else sorted(set(column[~dataset.missing[:, j]]))
+        values = _values(dataset, j) if categories is None else list(categories)
         blocks.append(np.array([column == value for value in values], dtype=np.float64).T)
         names.extend(f"{name}={_code(value)}" for value in values)
     return replace(
@@ -157,6 +179,11 @@ def one_hot(dataset: Dataset, *, categories: Sequence[Any] | None = None) -> Dat
         nominal=(),
         source=f"{dataset.source}; {len(dataset.nominal)} nominal columns as indicators",
     )
+
+
+def _values(dataset: Dataset, column: int) -> list[Any]:
+    """Return the different values of a column, sorted, without the missing one."""
+    return sorted(set(dataset.X[~dataset.missing[:, column], column]))
 
 
 def _code(value: Any) -> str:

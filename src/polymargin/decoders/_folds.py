@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from sklearn.utils import check_random_state
 
 from polymargin.decoders._base import Array
 
 
-def deal_rows(features: Array, class_index: Array, n_folds: int, random_state: Any = None) -> list[Array]:
-    """Return the rows of every fold: the rows of every class, shuffled and dealt out evenly.
+def deal_rows(outputs: Array, class_index: Array, n_folds: int) -> list[Array]:
+    """Return the rows of every fold: the rows of every class, in the order of their outputs' size, dealt out in turn.
 
-    Copies of a row go to the same fold, even if they are of different classes, and the order of the rows does not
-    matter, so that a row of weight two is dealt like the row twice, and one with a soft label like one row.
+    Every fold has its share of every class, and of clear and doubtful rows. Copies of a row go to the same fold, even
+    if they are of different classes, so that a row of weight two is dealt like the row twice, and one with a soft label
+    like one row. Neither the order of the rows nor the numbering of the classes matters: exchanging two classes
+    exchanges columns of the outputs, or their signs, which their size does not see.
+
+    Parameters
+    ----------
+    outputs : ndarray of shape (n, L)
+        What the machines say.
+    class_index : ndarray of int, shape (n,)
+        The classes.
+    n_folds : int
+        How many folds there are to be, at most.
 
     Examples
     --------
     >>> [fold.tolist() for fold in deal_rows(np.array([[3.0], [1.0], [3.0], [2.0]]), np.array([0, 0, 0, 0]), 3)]
-    [[1], [0, 2], [3]]
+    [[1], [3], [0, 2]]
     """
-    random = random_from(random_state)
-    # Rows that differ at all differ along a direction as odd as this, except by rounding.
-    place = features @ np.cos(1.0 + np.arange(features.shape[1]))
-    order = np.lexsort((class_index, place))
-    fresh = np.diff(place[order], prepend=-np.inf) > 1e-9 * np.abs(place).max(initial=0.0)
+    size = np.sqrt(np.einsum("nl,nl->n", outputs, outputs))
+    # Different outputs of the same size differ along a direction as odd as this.
+    place = outputs @ np.cos(1.0 + np.arange(outputs.shape[1]))
+    order = np.lexsort((class_index, place, (size / max(size.max(initial=0.0), 1e-300)).round(6)))
+    # Equal but for rounding is equal: machines that are hardly regularised say of copies what rounding leaves.
+    same = np.abs(np.diff(size[order])) <= 1e-6 * size[order][1:]
+    same &= np.abs(np.diff(place[order])) <= 1e-6 * size[order][1:]
+    fresh = np.append(True, ~same)
     group = np.cumsum(fresh) - 1
-    # The groups of one class after those of another, each class in an order of its own.
-    shuffled = np.lexsort((random.uniform(size=fresh.sum()), class_index[order][fresh]))
-    fold = np.empty(shuffled.size, dtype=np.intp)
-    fold[shuffled] = np.arange(shuffled.size) % n_folds
-    of_row = np.empty(order.size, dtype=np.intp)
-    of_row[order] = fold[group]
-    return [rows for number in range(n_folds) if (rows := np.flatnonzero(of_row == number)).size]
-
-
-def random_from(random_state: Any) -> Any:
-    """Return a generator; None is the same as 0."""
-    return check_random_state(0 if random_state is None else random_state)
+    of_group = class_index[order][fresh]
+    by_class = np.argsort(of_group, kind="stable")
+    first = np.searchsorted(of_group[by_class], of_group[by_class])
+    fold_of_group = np.empty(by_class.size, dtype=np.intp)
+    fold_of_group[by_class] = (np.arange(by_class.size) - first) % n_folds
+    fold = np.empty(order.size, dtype=np.intp)
+    fold[order] = fold_of_group[group]
+    return [rows for number in range(n_folds) if (rows := np.flatnonzero(fold == number)).size]

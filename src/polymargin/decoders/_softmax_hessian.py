@@ -54,7 +54,12 @@ def newton_step(
         pull = weighted * (W - np.einsum("ik,ik->i", P, W)[:, np.newaxis])
         H[size, :size] = H[:size, size] = (A.T @ pull).ravel()
         H[size, size] = scale_ridge + np.vdot(pull, W)
-    # Adding a constant to all logits changes nothing; where no ridge says so either, rounding must not decide.
-    H[diagonal, diagonal] += 1e-13 * H[diagonal, diagonal].max()
-    _, step, info = lapack.dposv(H, -gradient, lower=1)
-    return step if info == 0 else None
+    # A unit diagonal, because features may come in any units, and a little more: adding a constant to all logits
+    # changes nothing, and where no ridge says so either, rounding must not decide.
+    curvatures = H[diagonal, diagonal]
+    units = np.sqrt(np.where(curvatures > 0.0, curvatures, 1.0))
+    H /= units
+    H /= units[:, np.newaxis]
+    H[diagonal, diagonal] += 1e-12
+    _, step, info = lapack.dposv(H, -gradient / units, lower=1)
+    return step / units if info == 0 else None

@@ -21,7 +21,7 @@ _SQUARED, _CURVED = 60, 3.0
 #: A ridge smaller by this factor is tried where the honest log-loss is below this share of the classes' entropy. Where
 #: classes overlap more, leave-one-out outputs would tell a decoder with so much freedom the labels, not the classes.
 _SMALLER, _CLEAR = 16.0, 0.3
-#: Rough fits will do to compare ridges, or kernels.
+#: Into so many folds rows are dealt to compare ridges; rough fits, to this gradient norm, will do to compare kernels.
 _FOLDS, ROUGH = 2, 1e-4
 #: Outputs that hardly differ are not blown up: what is left in them is how each row's absence moves its surroundings.
 _LEAST_SPREAD = 0.25
@@ -38,7 +38,8 @@ class CoupledSoftmax(ProbabilisticDecoder):
     E may let any output, and its square, speak for or against any class, but costs ½ ridge ‖E‖², and so does b; the
     scale s is free. With few rows this is coupling with a temperature, with many it is a softmax of curves: a
     least-squares machine estimates a probability, not its logit, and the squares can bend it. (They are left out where
-    there are more than 60 machines, and grow no larger than among the training rows.)
+    there are more than 60 machines.) Outputs beyond those of the training rows are not believed: they count as the
+    largest, or the least, that was seen.
 
     Parameters
     ----------
@@ -68,8 +69,8 @@ class CoupledSoftmax(ProbabilisticDecoder):
         ridge was given.
     spread_ : float
         The root mean square of the outputs, all taken together.
-    largest_squares_ : ndarray of shape (L,) or None
-        The largest squares among the training rows; None if there are no squares.
+    range_ : ndarray of shape (2, L)
+        The least and the largest outputs of the training rows.
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
 
@@ -144,7 +145,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
                 if np.unique(class_index[kept]).size < self.codebook_.n_classes:
                     kept[:] = True  # a class of one row has no halves
                 half.ridge_ = ridge
-                half._learn(outputs.rows(kept), class_index[kept], weights[kept], ROUGH)
+                half._learn(outputs.rows(kept), class_index[kept], weights[kept], self.tol)
                 log_p[fold] = half.log_proba(outputs.rows(fold))
             return log_p, -float(weights @ log_p[np.arange(class_index.size), class_index] / weights.sum())
 
@@ -160,15 +161,13 @@ class CoupledSoftmax(ProbabilisticDecoder):
         """Fit the coupling, then the softmax around it, with the ridge that is set; start from an earlier fit."""
         codebook = self.codebook_
         n_classes = codebook.n_classes
+        self.range_ = np.stack([outputs.margins.min(axis=0), outputs.margins.max(axis=0)])
         self.spread_ = _spread(outputs.margins, weights, about_mean=codebook.is_one_vs_all)
         direct = codebook.is_one_vs_all or codebook.n_columns == 1
         self.coupling_: Coupling | None = None
         if not direct:
             self.coupling_ = Coupling().fit(codebook, outputs, class_index, sample_weight=weights)
         share = self.smoothing / (self.smoothing + weights.sum())
-        self.largest_squares_: Array | None = None
-        if codebook.n_columns <= _SQUARED:
-            self.largest_squares_ = np.square(outputs.margins / self.spread_).max(axis=0)
         problem: dict[str, Any] = {
             "features": self._features(outputs),
             "targets": smooth_targets(class_index, n_classes, share * (n_classes - 1) / n_classes),
@@ -185,20 +184,24 @@ class CoupledSoftmax(ProbabilisticDecoder):
 
     def log_proba(self, outputs: Outputs) -> Array:
         """Return the logarithms of the class probabilities, shape (n, K)."""
+        outputs = replace(outputs, margins=outputs.margins.clip(*self.range_))
         log_p = self.fit_.log_proba(self._features(outputs), self._anchor(outputs))
         return reweighted(log_p, self.prior_shift_)
+
+    @property
+    def squares(self) -> bool:
+        """Whether the squares of the outputs are read too."""
+        return self.codebook_.n_columns <= _SQUARED
 
     def _ridges(self, ridge: float) -> Array:
         """Return the ridges of the rows of E, shape (L, 1) or (2L, 1)."""
         of_outputs = np.full((self.codebook_.n_columns, 1), ridge)
-        return of_outputs if self.largest_squares_ is None else np.vstack([of_outputs, _CURVED * of_outputs])
+        return np.vstack([of_outputs, _CURVED * of_outputs]) if self.squares else of_outputs
 
     def _features(self, outputs: Outputs) -> Array:
         """Return what E reads, shape (n, L) or (n, 2L)."""
         scaled = outputs.margins / self.spread_
-        if self.largest_squares_ is None:
-            return scaled
-        return np.hstack([scaled, np.minimum(np.square(scaled), self.largest_squares_)])
+        return np.hstack([scaled, np.square(scaled)]) if self.squares else scaled
 
     def _anchor(self, outputs: Outputs) -> Array:
         """Return W, the logits of the first guess, shape (n, K)."""

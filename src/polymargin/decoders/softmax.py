@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
-from polymargin.decoders._folds import deal_rows, random_from
+from polymargin.decoders._folds import deal_rows
 from polymargin.decoders._softmax_fit import (
     SoftmaxFit,
     few_features,
@@ -62,7 +63,7 @@ class Softmax(ProbabilisticDecoder):
     max_iter : int, default=500
         The most iterations where ``epochs`` is None.
     random_state : int, RandomState instance or None, default=None
-        For the folds and the weights that ``epochs`` start from; None is the same as 0, so that a fit can be repeated.
+        For the weights that ``epochs`` start from; None is the same as 0, so that a fit can be repeated.
 
     Attributes
     ----------
@@ -159,7 +160,7 @@ class Softmax(ProbabilisticDecoder):
         self.ridge_path_: dict[float, float] | None = None
         if self.ridge is None:
             n_folds = 5 if features.size * codebook.n_classes <= _MANY else 3
-            folds = deal_rows((margins - mean) / spread, class_index, n_folds, self.random_state)
+            folds = deal_rows((margins - mean) / spread, class_index, n_folds)
             self.ridge_, self.ridge_path_ = choose_ridge(features, targets, weights, folds)
         else:
             self.ridge_ = float(self.ridge)
@@ -190,7 +191,7 @@ class Softmax(ProbabilisticDecoder):
                 features, targets, weights, self.ridge_, self.hidden, tol=1e-6, max_iter=self.max_iter
             )
         else:
-            random = random_from(self.random_state)
+            random = check_random_state(0 if self.random_state is None else self.random_state)
             network = train_epochs(features, targets, weights, self.ridge_, self.hidden, self.epochs, random)
         self.hidden_, self.output_ = network.inward.T, network.outward.T
         return network.fit
@@ -220,7 +221,7 @@ def choose_ridge(
         total = 0.0
         for number, fold in enumerate(folds):
             kept = np.ones(len(features), dtype=bool)
-            kept[fold] = False
+            kept[fold] = len(folds) == 1  # rows that all look the same cannot be told apart
             starts[number] = fit = fit_softmax(
                 features[kept],
                 targets[kept],

@@ -57,6 +57,7 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     random_state: Any
 
     classes_: Array
+    bank_: Any
     codebook_: Codebook
     decoder_: Decoder
     support_: Array
@@ -177,6 +178,11 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             self, X, accept_sparse=False if precomputed else "csr", dtype=np.float64, reset=False
         )
         return rows[:, self._trained_rows] if precomputed else rows
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel, fitted to the training rows."""
+        return self.bank_.kernel
 
     @property
     def _kernel(self) -> Kernel:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders import CoupledSoftmax, Decoder, ProbabilisticDecoder
 from polymargin.decoders._cross_fit import cross_fitted
+from polymargin.decoders._folds import deal_rows
 from polymargin.decoders.coupled_softmax import ROUGH, default_ridge
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
@@ -67,22 +69,22 @@ def choose_kernel(
     codebook: Codebook,
     decoder: Decoder,
     train: Callable[[TrainingRows], LSSVMBank],
+    n_jobs: int | None = None,
 ) -> KernelChoice:
     """Train machines with each of the kernels, on a sample of the rows if there are many, and compare them."""
     part = sample(data)
-    losses: dict[str, float] = {}
-    best: LSSVMBank | None = None
-    for kernel in (kernel.fitted(data.X, data.weights) for kernel in kernels):
+    fitted = [kernel.fitted(data.X, data.weights) for kernel in kernels]
+
+    def judged(kernel: Kernel) -> tuple[LSSVMBank, float]:
         bank = train(part.with_kernel(kernel))
-        loss = _loss(part, bank, codebook, decoder)
-        if best is None or loss < min(losses.values()):
-            if best is not None:
-                best.data.release()
-            best = bank
-        else:
+        return bank, _loss(part, bank, codebook, decoder)
+
+    results = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(judged)(kernel) for kernel in fitted)
+    best, _ = min(results, key=lambda result: result[1])
+    for bank, _ in results:
+        if bank is not best:
             bank.data.release()
-        losses[_name(kernel)] = loss
-    assert best is not None
+    losses = {kernel.name: loss for kernel, (_, loss) in zip(fitted, results, strict=True)}
     # Where the sample is all rows, what was computed of them is not computed again.
     return KernelChoice(best.data if part is data else data.with_kernel(best.data.kernel), losses, best)
 
@@ -137,25 +139,10 @@ def honest_log_proba(
     data: TrainingRows, bank: LSSVMBank, codebook: Codebook, decoder: ProbabilisticDecoder
 ) -> tuple[DecoderRows, Array]:
     """Return the rows a decoder learns from, and what it says of them having learned from the others, shape (n, K)."""
-    rows, fold = decoder_rows(data, bank), _dealt(data, bank.loo_margins[:, 0])
-    if data.soft_labels is not None:
-        fold = fold[np.nonzero(data.soft_labels)[0]]
+    rows = decoder_rows(data, bank)
     assert rows.outputs is not None
-    folds = [np.flatnonzero(fold == number) for number in np.unique(fold)]
+    folds = deal_rows(rows.outputs.margins, rows.class_index, _FOLDS)
     return rows, cross_fitted(decoder, codebook, rows.outputs, rows.class_index, folds, rows.weights)
-
-
-def _dealt(data: TrainingRows, outputs: Array) -> Array:
-    """Return every row's fold, shape (n,): the different rows of a class, in the order of ``outputs``, are dealt out.
-
-    Copies of a row are in the same fold, and neither the order nor the storage of the rows matters.
-    """
-    first = data.distinct.first
-    class_index, output = data.class_index[first], outputs[first].round(9)
-    order = np.lexsort((output, class_index))
-    fold = np.empty_like(order)
-    fold[order] = (np.arange(order.size) - np.searchsorted(class_index[order], class_index[order])) % _FOLDS
-    return fold[data.distinct.inverse]
 
 
 def _squared_error(data: TrainingRows, bank: LSSVMBank, codebook: Codebook) -> float:
@@ -163,10 +150,3 @@ def _squared_error(data: TrainingRows, bank: LSSVMBank, codebook: Codebook) -> f
     targets = codebook.targets(data.class_index)
     squares = np.where(targets == 0, 0.0, np.square(targets - bank.loo_margins))
     return float((data.weights @ squares).sum() / (data.weights @ (targets != 0)).sum())
-
-
-def _name(kernel: Kernel) -> str:
-    """Return the kernel's name in the estimators' parameters, with the degree of a polynomial."""
-    if isinstance(kernel, Polynomial):
-        return f"poly, degree {kernel.degree:g}"
-    return type(kernel).__name__.lower()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -16,6 +17,7 @@ from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import prior_shift, reweighted
 from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._pool import pool_weights, pooled
+from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.kernels import Polynomial
 
@@ -41,6 +43,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         The class frequencies to expect in use. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
+    n_jobs : int or None, default=None
+        How many members are fitted side by side, in threads. The result is the same.
     verbose : int, default=0
         Whether ``fit`` shows its progress.
     random_state : int, RandomState instance or None, default=None
@@ -86,12 +90,14 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         *,
         priors: Any = None,
         classes: Any = None,
+        n_jobs: int | None = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
         self.members = members
         self.priors = priors
         self.classes = classes
+        self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
 
@@ -114,15 +120,17 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         """
         self.__dict__.pop("weights_", None)
         members = self._resolved_members()
-        honest, rows = [], None
         with shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
-            for member in members:
-                rows, log_p = member.fit(X, y, sample_weight)._honest()
-                honest.append(log_p)
+
+            def fitted(member: LSSVMClassifier) -> tuple[DecoderRows, Array]:
+                told = member.fit(X, y, sample_weight)._honest()
                 count.advance()
-        assert rows is not None
+                return told
+
+            told = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(fitted)(m) for m in members)
+        rows, honest = told[0][0], [log_p for _, log_p in told]
         assert rows.weights is not None
         first = members[0]
         class_weights = np.bincount(rows.class_index, rows.weights, minlength=first.classes_.size)

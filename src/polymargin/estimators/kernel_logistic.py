@@ -53,10 +53,10 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     ----------
     C : float or None, default=None
         Regularisation, the larger the less. None: selected inside ``fit``.
-    kernel : {"linear", "poly", "rbf", "laplacian", "precomputed"} or callable, default="rbf"
+    kernel : {"linear", "poly", "rbf", "laplacian", "blend", "precomputed"} or callable, default="rbf"
         The kernel. A callable gets two arrays of rows and returns the matrix of kernel values.
     gamma : float, "scale", "auto" or None, default=None
-        Coefficient of "rbf", "laplacian" and "poly". None: selected inside ``fit``.
+        Coefficient of "rbf", "laplacian", "blend" and "poly". None: selected inside ``fit``.
     degree : float, default=3
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=1.0
@@ -78,6 +78,8 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (K,)
         The class labels.
+    kernel_ : Kernel
+        The kernel.
     C_, gamma_ : float
         The regularisation and the kernel's parameter.
     dual_coef_ : ndarray of shape (K, n_support)
@@ -171,7 +173,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             "fit fewer rows, or choose LSSVMClassifier, which needs less",
         )
         targets = np.eye(n_classes)[data.class_index] if data.soft_labels is None else data.soft_labels
-        base = data.kernel.base_among(data.X, np.arange(n)).astype(np.float64, copy=False)
+        base = data.kernel.base_among(data.X, np.arange(n))
         check_base(base, data.kernel)
         with shown(self.verbose) as progress:
             C, gamma = self._chosen(data, base, targets, progress)
@@ -179,7 +181,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             gram = data.kernel.apply(base, gamma)
         self.C_, self.gamma_ = C, gamma
         solution, loo_logits = self._solved(gram, targets, data.weights)
-        self._rows = None if data.kernel.precomputed else data.X
+        self.kernel_, self._rows = data.kernel, None if data.kernel.precomputed else data.X
         self.loo_log_proba_ = log_softmax(loo_logits, axis=1)
         self.intercept_ = solution.intercept
         self.objective_, self.gradient_norm_ = solution.objective, solution.gradient_norm
@@ -300,6 +302,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         if kept.size < weights.size:
             X = X[np.ix_(kept, kept)] if kernel.precomputed else X[kept]
         self.classes_, self.support_ = classes, kept
+        kernel = kernel.fitted(X, weights[kept])
         return TrainingRows(kernel, X, class_index[kept], weights[kept], soft_labels)
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -324,7 +327,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     def _logits(self, X: ArrayLike) -> Array:
         """Return f of new rows, shape (n_samples, K), in blocks of rows."""
         check_is_fitted(self, "dual_coef_")
-        kernel = self._kernel
+        kernel = self.kernel_
         accepted = False if kernel.precomputed else "csr"
         rows = validate_data(self, X, accept_sparse=accepted, dtype=np.float64, reset=False)
         size = _memory.block_rows(16.0 * self.dual_coef_.shape[1])

@@ -21,7 +21,7 @@ from polymargin.estimators._kernel_choice import (
     decoder_rows,
     honest_log_proba,
 )
-from polymargin.estimators._shrinkage import cross_loss, shrunk, worth_shrinking
+from polymargin.estimators._shrinkage import FACTOR, cross_loss, shrunk, worth_shrinking
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
@@ -51,7 +51,7 @@ class LSSVMClassifier(DichotomyClassifier):
         log-loss favours (compared on 1000 rows if there are more); "rbf" where gamma is given as a number or
         ``selection=None``.
     gamma : float, "scale", "auto" or None, default=None
-        Coefficient of "rbf", "laplacian" and "poly"; the papers' σ² is 1/gamma. None: selected inside ``fit``.
+        Coefficient of "rbf", "laplacian", "blend" and "poly"; the papers' σ² is 1/gamma. None: selected inside ``fit``.
     degree : float or None, default=None
         Degree of "poly", (gamma x·z + coef0)^degree. None: 2, 3 or 4, chosen like the kernel, or 3 where nothing is
         chosen.
@@ -74,6 +74,8 @@ default="one-vs-one"
         these. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
+    n_jobs : int or None, default=None
+        How many kernels are tried side by side, in threads. The result is the same.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
         now and then in the log ("polymargin", level INFO).
@@ -97,6 +99,9 @@ default="one-vs-one"
     C_, gamma_, mu_, zeta_, log_evidence_, intercept_ : ndarray of shape (L,)
         Of every machine: the regularisation, kernel parameter, hyperparameters of the weights and of the noise,
         log-evidence (up to a constant that depends on the number of its rows only), and bias.
+    shrinkage_ : float
+        How many times smaller ``C_`` is than the C of the least leave-one-out errors: one, or more where the outputs of
+        machines with a much smaller C were found to decode better.
     dual_coef_ : ndarray of shape (L, n_support)
         Coefficients of the kernel expansions.
     support_ : ndarray of int
@@ -146,6 +151,7 @@ default="one-vs-one"
         shared_parameters: bool = True,
         priors: Any = None,
         classes: Any = None,
+        n_jobs: int | None = None,
         verbose: int = 0,
         random_state: Any = None,
     ):
@@ -160,6 +166,7 @@ default="one-vs-one"
         self.shared_parameters = shared_parameters
         self.priors = priors
         self.classes = classes
+        self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
 
@@ -214,12 +221,13 @@ default="one-vs-one"
     ) -> Decoder:
         """Fit the decoder; where C was selected, see whether it does better on machines with a much smaller one."""
         fitted = super()._fit_decoder(decoder, data, weighted=weighted, progress=progress)
+        self.shrinkage_ = 1.0
         if self.C is None and self.selection == "loo" and worth_shrinking(fitted, data):
             bank = self.bank_
             self.bank_ = shrunk(bank)
             other = super()._fit_decoder(clone(decoder), data, weighted=weighted, progress=progress)
             if cross_loss(other, data) < cross_loss(fitted, data):
-                fitted = other
+                fitted, self.shrinkage_ = other, FACTOR
             else:
                 self.bank_ = bank
         self.bank_.data.release()
@@ -238,6 +246,7 @@ default="one-vs-one"
             codebook,
             decoder,
             lambda rows: self._trained(rows, codebook, decoder, progress, polish=False),
+            self.n_jobs,
         )
 
     def _honest(self) -> tuple[DecoderRows, Array]:
@@ -284,7 +293,7 @@ default="one-vs-one"
     @property
     def loo_log_loss_(self) -> float:
         """The log-loss of `loo_log_proba_`, weighted as the rows are."""
-        data, log_p = self.bank_.data, self.loo_log_proba_
+        log_p, data = self.loo_log_proba_, self.bank_.data
         labels = (
             np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels
         )
@@ -300,11 +309,6 @@ default="one-vs-one"
             return log_p
         # A row with a soft label stands once for every class that it may belong to.
         return log_p[np.unique(np.nonzero(soft_labels)[0], return_index=True)[1]]
-
-    @property
-    def kernel_(self) -> Kernel:
-        """The kernel."""
-        return self.bank_.data.kernel
 
     @property
     def C_(self) -> Array:

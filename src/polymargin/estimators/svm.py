@@ -40,11 +40,11 @@ class SVMClassifier(DichotomyClassifier):
     ----------
     C : float or None, default=1.0
         Regularisation, the larger the less. None: selected inside ``fit``.
-    kernel : {"linear", "poly", "rbf", "laplacian", "precomputed"} or callable, default="rbf"
+    kernel : {"linear", "poly", "rbf", "laplacian", "blend", "precomputed"} or callable, default="rbf"
         The kernel. A callable gets two arrays of rows and returns the matrix of kernel values.
     gamma : float, "scale", "auto" or None, default="scale"
-        Coefficient of "rbf", "laplacian" and "poly". "scale" is one over the number of features times the variance of
-        X, where rows count by their sample weights. None: selected inside ``fit``.
+        Coefficient of "rbf", "laplacian", "blend" and "poly". "scale" is one over the number of features times the
+        variance of X, where rows count by their sample weights. None: selected inside ``fit``.
     degree : float, default=3
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=0.0
@@ -89,6 +89,8 @@ default="one-vs-one"
         The dichotomies.
     decoder_ : Decoder
         The fitted decoder.
+    kernel_ : Kernel
+        The kernel.
     bank_ : SVMBank
         The fitted machines, with a certificate for each: ``status``, ``kkt_violation``, ``duality_gap``.
     C_, gamma_, intercept_ : ndarray of shape (L,)

@@ -28,6 +28,18 @@ class Kernel(ABC):
     #: Whether the Gram matrix comes from outside and must be checked.
     untrusted: ClassVar[bool] = False
 
+    @property
+    def name(self) -> str:
+        """What the kernel is called: as in the estimators' parameters, with what tells it from others of the name.
+
+        Examples
+        --------
+        >>> from polymargin.kernels import RBF, Polynomial
+        >>> RBF().name, Polynomial(2).name
+        ('rbf', 'poly, degree 2')
+        """
+        return type(self).__name__.lower()
+
     @abstractmethod
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the base matrix, shape (n, m), between the rows of X and of Z (X itself when None).

@@ -46,6 +46,11 @@ class FunctionKernel(Kernel):
     tunable = False
     untrusted = True
 
+    @property
+    def name(self) -> str:
+        """The name of the function, or of its class if it has none."""
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the function's values, checked for their shape."""
         Z = X if Z is None else Z

@@ -24,6 +24,11 @@ class Polynomial(Kernel):
     centred: bool = field(default=False, repr=False)
     centre: Array | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def name(self) -> str:
+        """The name, with the degree."""
+        return f"poly, degree {self.degree:g}"
+
     def fitted(self, X: Any, weights: Array) -> Polynomial:
         """Return the kernel with its origin at the mean of the rows, if it is to be centred."""
         return replace(self, centre=weighted_moments(X, weights)[0]) if self.centred else self

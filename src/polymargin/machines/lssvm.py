@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from polymargin import _memory
 from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
+from polymargin.kernels import Kernel
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs, Provenance
@@ -69,8 +71,6 @@ class LSSVMBank:
         the weights and of the noise, and the level-three log-evidence, of every machine.
     loo_margins : ndarray of shape (n, L)
         What each machine would say of each row had it been trained without that row.
-    honest_margins : ndarray of shape (n, L)
-        The same, without what the missing row does to the mean of the targets, see `polymargin.outputs.Outputs.exact`.
     blocks : list of Block or None
         The factorisations, kept if variances will be wanted.
     """
@@ -86,8 +86,27 @@ class LSSVMBank:
     zeta: Array
     log_evidence: Array
     loo_margins: Array
-    honest_margins: Array
     blocks: list[Block] | None
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return self.data.kernel
+
+    @cached_property
+    def honest_margins(self) -> Array:
+        """`loo_margins` without what a missing row does to the mean of the targets, shape (n, L).
+
+        See `polymargin.outputs.Outputs.exact`.
+        """
+        margins = self.loo_margins.copy()
+        for group in row_groups(self.data, self.codebook)[1]:
+            # The mean of the targets, which the row that is left out has moved away from itself, is put back.
+            left_out = (group.weights / np.maximum(self.data.weights[group.rows], 1.0))[:, np.newaxis]
+            rest = np.maximum(group.total - left_out, 1e-12)
+            means = group.weights @ group.targets / group.total
+            margins[np.ix_(group.rows, group.columns)] += (group.targets - means) * left_out / rest
+        return margins
 
     def margins(self, X: Any) -> Array:
         """Return z of every machine for new rows, shape (m, L)."""
@@ -209,10 +228,11 @@ def fit_lssvm_bank(
         pools = [np.array([column]) for column in range(codebook.n_columns)]
     batches = _batches(groups, pools)
     largest = max(group.rows.size for group in groups)
-    held = max(sum(8.0 * group.rows.size**2 for group in batch) for batch in batches)
+    entry = data.kernel.base_diagonal(data.X[:1]).itemsize if not data.kernel.precomputed else 8
+    held = max(sum(float(entry) * group.rows.size**2 for group in batch) for batch in batches)
     kept = sum(8.0 * group.rows.size**2 for group in groups) if keep_factors else 0.0
     _memory.require(
-        40.0 * largest**2 + held + kept,
+        (32.0 + entry) * largest**2 + held + kept,
         f"the kernel matrix of {largest} rows with its factorisations",
         "fit fewer rows"
         + (
@@ -234,7 +254,6 @@ def fit_lssvm_bank(
         zeta=np.empty(codebook.n_columns),
         log_evidence=np.empty(codebook.n_columns),
         loo_margins=np.full((n, codebook.n_columns), np.nan),
-        honest_margins=np.empty((n, codebook.n_columns)),
         blocks=[] if keep_factors else None,
     )
     kernels = _kernel_count(data, C, gamma, selection, pools, groups, progress)
@@ -255,7 +274,6 @@ def fit_lssvm_bank(
     unused = np.isnan(bank.loo_margins)
     if unused.any():
         np.copyto(bank.loo_margins, bank.training_margins(), where=unused)
-        np.copyto(bank.honest_margins, bank.loo_margins, where=unused)
     return bank
 
 
@@ -451,10 +469,6 @@ def _solve(bank: LSSVMBank, block: Block, targets: Array) -> None:
     copies = np.maximum(bank.data.weights[rows], 1.0)[:, np.newaxis]
     residuals = ridges * solution / roots * copies / (copies - 1.0 + ridges * inverse)
     bank.loo_margins[np.ix_(rows, columns)] = Y - residuals
-    # The mean of the targets, which the row that is left out has moved away from itself, is put back.
-    left_out = centring.weights[:, np.newaxis] / copies
-    rest = np.maximum(centring.total - left_out, 1e-12)
-    bank.honest_margins[np.ix_(rows, columns)] = Y - residuals + (Y - means) * left_out / rest
 
     fit = np.einsum("nl,nl->l", centred, solution)
     squared_norms = fit - ridges * np.einsum("nl,nl->l", solution, solution)

@@ -6,6 +6,7 @@ A decoder that is not here gets a function of its own in `CONVERTERS`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,10 @@ def decoder_scores(decoder: Decoder, outputs: GraphOutputs) -> Value:
 
 def coupled_softmax(decoder: CoupledSoftmax, outputs: GraphOutputs) -> Value:
     """Return the softmax of s·W + [z, z²] E + b."""
+    least, largest = decoder.range_
+    outputs = replace(outputs, margins=outputs.margins.at_least(least).at_most(largest))
     scaled = outputs.margins / decoder.spread_
-    features = scaled
-    if decoder.largest_squares_ is not None:
-        features = scaled.beside(scaled.square().at_most(decoder.largest_squares_))
+    features = scaled.beside(scaled.square()) if decoder.squares else scaled
     logits = features @ decoder.fit_.coef + decoder.fit_.intercept
     if decoder.fit_.scale is not None:
         logits = logits + decoder.fit_.scale * _first_guess(decoder, outputs)

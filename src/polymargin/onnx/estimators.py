@@ -71,7 +71,7 @@ def pool(model: AutoKernelClassifier, x: Value) -> tuple[Value, Value]:
 def kernel_logistic(model: KernelLogisticClassifier, x: Value) -> tuple[Value, Value]:
     """Return the probabilities of kernel logistic regression and the logits."""
     gamma = np.full(model.classes_.size, model.gamma_)
-    logits = expansion(x, model._kernel, model._rows, gamma, model.dual_coef_, model.intercept_)
+    logits = expansion(x, model.kernel_, model._rows, gamma, model.dual_coef_, model.intercept_)
     return logits.log_softmax().exp(), logits
 
 

@@ -6,60 +6,62 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.kernels import RBF, FunctionKernel, Kernel, Laplacian, Linear, Polynomial, Precomputed
+from polymargin.kernels import RBF, Blend, FunctionKernel, Kernel, Laplacian, Linear, Polynomial, Precomputed
 from polymargin.onnx._graph import Array, Value
 
-__all__ = ["apply", "base", "base_diagonal", "cityblock", "dense", "squared_distances"]
+__all__ = ["Base", "apply", "base", "base_diagonal", "cityblock", "dense", "squared_distances", "take"]
+
+#: What a kernel is a map of, between new rows and training rows: matrices of shape (n, m), two of them for a blend.
+Base = tuple[Value, ...]
+_NAMES = "linear, poly, rbf, laplacian or blend"
 
 
-def base(kernel: Kernel, x: Value, rows: Any) -> Value:
-    """Return the base matrix between new rows and training rows, shape (n, m), which is computed once in a graph."""
+def base(kernel: Kernel, x: Value, rows: Any) -> Base:
+    """Return the base matrices between new rows and training rows; each is computed once in a graph."""
     rows = dense(rows)
     centre = getattr(kernel, "centre", None)
-    key = (
-        "base",
-        _base_kind(kernel),
-        None if centre is None else centre.tobytes(),
-        x.name,
-        rows.shape,
-        rows.tobytes(),
-    )
+    return tuple(_part(kind, centre, x, rows) for kind in _kinds(kernel))
+
+
+def _part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
+    of_centre = None if centre is None else centre.tobytes()
+    key = ("base", kind, of_centre, x.name, rows.shape, rows.tobytes())
     memo = x.graph.memo
     if key not in memo:
-        memo[key] = _new_base(kernel, x, rows)
+        memo[key] = _new_part(kind, centre, x, rows)
     return memo[key]
 
 
-def _base_kind(kernel: Kernel) -> str:
-    """Return which base a kernel has, or refuse it."""
+def _kinds(kernel: Kernel) -> tuple[str, ...]:
+    """Return which base matrices a kernel has, or refuse it."""
     match kernel:
         case Linear() | Polynomial():
-            return "products"
+            return ("products",)
         case RBF():
-            return "squared distances"
+            return ("squared distances",)
         case Laplacian():
-            return "city-block distances"
+            return ("city-block distances",)
+        case Blend():
+            return ("city-block distances", "squared distances")
         case Precomputed():
             raise ValueError(
                 "a model with a precomputed kernel cannot be exported: it has no training rows to compare new rows with"
             )
         case FunctionKernel():
             raise ValueError(
-                "a model whose kernel is a Python function cannot be exported; choose a kernel by name: linear, poly, "
-                "rbf or laplacian"
+                f"a model whose kernel is a Python function cannot be exported; choose a kernel by name: {_NAMES}"
             )
-    raise ValueError(f"no ONNX form of the kernel {kernel!r} is known; choose linear, poly, rbf or laplacian")
+    raise ValueError(f"no ONNX form of the kernel {kernel!r} is known; choose {_NAMES}")
 
 
-def _new_base(kernel: Kernel, x: Value, rows: Array) -> Value:
-    match _base_kind(kernel):
+def _new_part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
+    match kind:
         case "products":
-            centre = getattr(kernel, "centre", None)
             return x @ rows.T if centre is None else (x - centre) @ (rows - centre).T
         case "squared distances":
             # As in Python: a shift changes no distance, but saves the digits that a common mean would cost.
-            centre = rows.mean(axis=0)
-            moved, fixed = x - centre, rows - centre
+            mean = rows.mean(axis=0)
+            moved, fixed = x - mean, rows - mean
             products = moved @ (-2.0 * fixed.T)
             norms = np.einsum("ij,ij->i", fixed, fixed)
             return (products + moved.square().sum(keepdims=True) + norms).at_least(0.0)
@@ -67,22 +69,34 @@ def _new_base(kernel: Kernel, x: Value, rows: Array) -> Value:
             return cityblock(x, rows)
 
 
-def base_diagonal(kernel: Kernel, x: Value) -> Value:
-    """Return the base of every new row with itself, shape (n, 1)."""
-    if _base_kind(kernel) != "products":
-        return x.take(np.array([0])) * 0.0
+def take(base: Base, places: Array) -> Base:
+    """Return the base matrices of some of the training rows."""
+    return tuple(part.take(places) for part in base)
+
+
+def base_diagonal(kernel: Kernel, x: Value) -> Base:
+    """Return the base of every new row with itself, of shape (n, 1)."""
+    kinds = _kinds(kernel)
+    if kinds != ("products",):
+        return (x.take(np.array([0])) * 0.0,) * len(kinds)
     centre = getattr(kernel, "centre", None)
-    return (x if centre is None else x - centre).square().sum(keepdims=True)
+    return ((x if centre is None else x - centre).square().sum(keepdims=True),)
 
 
-def apply(kernel: Kernel, base: Value, gamma: float) -> Value:
-    """Return the kernel values of a base matrix."""
+def apply(kernel: Kernel, base: Base, gamma: float) -> Value:
+    """Return the kernel values of a base."""
+    gamma = float(gamma)
     match kernel:
         case Linear():
-            return base
+            return base[0]
         case Polynomial():
-            return (float(gamma) * base + float(kernel.coef0)) ** kernel.degree
-    return (-float(gamma) * base).exp()
+            return (gamma * base[0] + float(kernel.coef0)) ** kernel.degree
+        case Blend():
+            rough, smooth = base
+            return (-gamma * kernel.ratio * rough).exp() * kernel.share + (-gamma * smooth).exp() * (
+                1.0 - kernel.share
+            )
+    return (-gamma * base[0]).exp()
 
 
 def cityblock(x: Value, rows: Array) -> Value:

@@ -29,10 +29,11 @@ class GraphOutputs:
 
 def machine_outputs(x: Value, bank: Any, *, variances: bool) -> GraphOutputs:
     """Return the outputs of a bank for new rows, which are doubles of shape (n, d)."""
-    if not isinstance(bank, LSSVMBank):
-        margins = expansion(x, bank.kernel, bank.vectors, bank.gamma, bank.dual_coef, bank.intercept)
+    least_squares = isinstance(bank, LSSVMBank)
+    rows = bank.data.X if least_squares else bank.vectors
+    margins = expansion(x, bank.kernel, rows, bank.gamma, bank.dual_coef, bank.intercept)
+    if not least_squares:
         return GraphOutputs(margins, None, None, bank.norms)
-    margins = expansion(x, bank.data.kernel, bank.data.X, bank.gamma, bank.dual_coef, bank.intercept)
     spread = _variances(x, bank) if variances else None
     return GraphOutputs(margins, spread, 1.0 / bank.zeta, bank.norms)
 
@@ -47,7 +48,7 @@ def expansion(x: Value, kernel: Any, rows: Any, gamma: Array, coef: Array, inter
         used = coef[same].any(axis=0)
         base = kernels.base(kernel, x, rows)
         if not used.all():
-            base = base.take(np.flatnonzero(used))
+            base = kernels.take(base, np.flatnonzero(used))
         parts.append(kernels.apply(kernel, base, value) @ coef[np.ix_(same, used)].T)
         columns.append(same)
     return _in_order(parts, columns) + intercept
@@ -55,14 +56,14 @@ def expansion(x: Value, kernel: Any, rows: Any, gamma: Array, coef: Array, inter
 
 def _variances(x: Value, bank: LSSVMBank) -> Value:
     """Return σ_z² of every machine, shape (n, L), as `LSSVMBank.outputs` does."""
-    kernel = bank.data.kernel
+    kernel = bank.kernel
     base = kernels.base(kernel, x, bank.data.X)
     diagonal = kernels.base_diagonal(kernel, x)
     blocks: Iterable[Block] = bank.blocks if bank.blocks is not None else bank._refactored()
     parts, columns = [], []
     for block in blocks:
         centring = block.centring
-        K = kernels.apply(kernel, base.take(block.rows), block.gamma)
+        K = kernels.apply(kernel, kernels.take(base, block.rows), block.gamma)
         mean = K @ (centring.weights / centring.total)[:, np.newaxis]
         own = kernels.apply(kernel, diagonal, block.gamma) - 2.0 * mean + centring.grand_mean
         centred = (K - mean - (centring.row_means - centring.grand_mean)) * centring.roots

@@ -43,7 +43,7 @@ def training_summary(model: Any) -> dict[str, Any]:
         "n_rows": _n_rows(last),
         **_machines(last),
         "members": _members(last),
-        "loo_log_loss": _honest_log_loss(last),
+        "loo_log_loss": getattr(last, "loo_log_loss_", None),
     }
     return {name: plain(value, name) for name, value in facts.items() if value is not None}
 
@@ -95,23 +95,15 @@ def _n_rows(estimator: Any) -> int | None:
 
 def _machines(estimator: Any) -> dict[str, Any]:
     """Return the kernel and its parameters, where an estimator has them, and how its machines are read."""
-    kernel = getattr(estimator, "kernel_", getattr(estimator, "kernel", None))
+    kernel = getattr(estimator, "kernel_", None)
     codebook = getattr(estimator, "codebook_", None)
     return {
-        "kernel": None if kernel is None else str(kernel),
+        "kernel": getattr(kernel, "name", None),
         "C": _one_or_all(getattr(estimator, "C_", None)),
         "gamma": _one_or_all(getattr(estimator, "gamma_", None)),
         "n_machines": getattr(codebook, "n_columns", None),
         "decoder": repr(estimator.decoder_) if hasattr(estimator, "decoder_") else None,
     }
-
-
-def _honest_log_loss(estimator: Any) -> float | None:
-    """Return the log-loss on held-out training rows, where an estimator has it."""
-    # Variances are not known of held-out rows.
-    if getattr(getattr(estimator, "decoder_", None), "needs_variances", False):
-        return None
-    return getattr(estimator, "loo_log_loss_", None)
 
 
 def _members(estimator: Any) -> list[dict[str, Any]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ _TIMES, _NATS_BELOW = 4.0, 150.0
 class SelectionDisplay:
     """A criterion over C and gamma, with a star at what was chosen; a curve over C where there is one gamma.
 
+    Where a smaller C was taken because its outputs decode better, a ring is at what the criterion favours.
+
     It is recommended to make it with `from_estimator` or `from_surface`.
 
     Parameters
@@ -38,6 +41,8 @@ class SelectionDisplay:
         The curve; None where there is a surface.
     chosen_ : matplotlib Line2D
         The star, or stars, where machines have parameters of their own.
+    favoured_ : matplotlib Line2D or None
+        The ring, or rings; None where what the criterion favours was taken.
     colorbar_ : matplotlib Colorbar or None
         Beside a surface.
 
@@ -56,6 +61,7 @@ class SelectionDisplay:
 
     image_: Any
     line_: Any
+    favoured_: Any
     colorbar_: Any
 
     def __init__(self, surface: SelectionSurface):
@@ -123,7 +129,7 @@ class SelectionDisplay:
             Itself.
         """
         self.ax_, self.figure_ = axes_for(ax, (6.4, 4.4))
-        self.image_ = self.line_ = self.colorbar_ = None
+        self.image_ = self.line_ = self.favoured_ = self.colorbar_ = None
         if self.surface.gamma.size == 1:
             self._plot_curve(kwargs)
         else:
@@ -138,8 +144,7 @@ class SelectionDisplay:
         surface = self.surface
         values = surface.values[0]
         (self.line_,) = self.ax_.plot(surface.C, values, **({"marker": ".", "label": surface.label} | kwargs))
-        heights = np.interp(np.log(surface.chosen_C), np.log(surface.C), values)
-        self._star(surface.chosen_C, heights)
+        self._mark(lambda C: np.interp(np.log(C), np.log(surface.C), values))
         if not surface.greater_is_better and np.nanmax(values) > 3.0 * np.nanmin(values) > 0.0:
             self.ax_.set_yscale("log")
         self.ax_.set_ylabel(surface.label)
@@ -167,25 +172,42 @@ class SelectionDisplay:
         if np.isnan(surface.values).any():
             self.ax_.set_facecolor("#d0d0d0")
             self.ax_.scatter([], [], marker="s", color="#d0d0d0", label="not searched")
-        self._star(surface.chosen_C, surface.chosen_gamma)
+        self._mark(lambda C: surface.chosen_gamma)
         self.colorbar_ = self.figure_.colorbar(self.image_, ax=self.ax_, label=surface.label)
         if isinstance(self.image_.norm, matplotlib_part("colors").LogNorm):
             ticks = np.geomspace(self.image_.norm.vmin, self.image_.norm.vmax, 5)
             self.colorbar_.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
             self.colorbar_.minorticks_off()
 
-    def _star(self, where: Array, height: Array) -> None:
-        label = f"chosen: C = {where[0]:.3g}"
-        if self.surface.gamma.size > 1:
-            label += f", gamma = {self.surface.chosen_gamma[0]:.3g}"
-        if where.size > 1:
+    def _mark(self, height: Callable[[Array], Array]) -> None:
+        """Draw a star at every choice, and a ring at what the criterion favours where that is something else."""
+        surface, several = self.surface, self.surface.chosen_C.size > 1
+        label = f"chosen: C = {surface.chosen_C[0]:.3g}"
+        if surface.gamma.size > 1:
+            label += f", gamma = {surface.chosen_gamma[0]:.3g}"
+        if several:
             label = "chosen, machine by machine"
+        if surface.shrinkage != 1.0:
+            label += " (decodes better)"
+            of = "" if several else f": C = {surface.favoured_C[0]:.3g}"
+            (self.favoured_,) = self.ax_.plot(
+                surface.favoured_C,
+                height(surface.favoured_C),
+                linestyle="none",
+                marker="o",
+                markersize=9,
+                markerfacecolor="none",
+                markeredgecolor="#d7191c",
+                markeredgewidth=1.5,
+                label=f"favoured{of}, {surface.shrinkage:g} times larger",
+                zorder=5,
+            )
         (self.chosen_,) = self.ax_.plot(
-            where,
-            height,
+            surface.chosen_C,
+            height(surface.chosen_C),
             linestyle="none",
             marker="*",
-            markersize=15 if where.size == 1 else 10,
+            markersize=10 if several else 15,
             color="#d7191c",
             markeredgecolor="white",
             label=label,

@@ -184,11 +184,19 @@ def _surface(found: Summary) -> Figure:
         "x": found["chosen_C"],
         "marker": {"symbol": "star", "size": 15, "color": "@star", "line": {"color": "@paper", "width": 1.5}},
     }
+    favoured = [found["shrinkage"] * C for C in found["chosen_C"]]
+    ring = star | {
+        "x": favoured,
+        "marker": {"symbol": "circle-open", "size": 11, "color": "@star", "line": {"width": 2}},
+    }
+    # A ring where C was made smaller than the criterion would have it.
+    marks = [star] if found["shrinkage"] == 1.0 else [ring, star]
     decades = {"type": "log", "dtick": 1, "exponentformat": "power"}
     C_axis = decades | {"title": {"text": "C (less regularisation to the right)"}}
     values = np.array(found["values"], dtype=np.float64)
     if len(found["gamma"]) == 1:
-        chosen = np.interp(np.log(found["chosen_C"]), np.log(found["C"]), values[0])
+        for mark in marks:
+            mark["y"] = np.interp(np.log(mark["x"]), np.log(found["C"]), values[0]).tolist()
         line = {
             "type": "scatter",
             "mode": "lines",
@@ -197,9 +205,10 @@ def _surface(found: Summary) -> Figure:
             "line": {"color": "@accent", "width": 2},
             "hovertemplate": "C = %{x:.3g}<br>%{y:.4g}<extra></extra>",
         }
-        star |= {"y": chosen.tolist(), "hovertemplate": "chosen: C = %{x:.3g}<extra></extra>"}
+        star["hovertemplate"] = "chosen: C = %{x:.3g}<extra></extra>"
+        ring["hovertemplate"] = "favoured by the criterion: C = %{x:.3g}<extra></extra>"
         layout = {"xaxis": C_axis, "yaxis": {"title": {"text": found["label"]}}}
-        return {"views": [{"name": "", "data": [line, star]}], "height": 380, "layout": layout}
+        return {"views": [{"name": "", "data": [line, *marks]}], "height": 380, "layout": layout}
     # The worst corners would take all the colours.
     worst = float(np.nanquantile(values, 0.1 if found["greater_is_better"] else 0.9))
     best = float(np.nanmax(values) if found["greater_is_better"] else np.nanmin(values))
@@ -217,12 +226,12 @@ def _surface(found: Summary) -> Figure:
         "colorbar": {"thickness": 10, "outlinewidth": 0, "tickformat": ".3~g", "nticks": 5},
         "hovertemplate": "C = %{x:.3g}<br>gamma = %{y:.3g}<br>" + found["label"] + " %{z:.4g}<extra></extra>",
     }  # fmt: skip
-    star |= {
-        "y": found["chosen_gamma"],
-        "hovertemplate": "chosen: C = %{x:.3g}, gamma = %{y:.3g}<extra></extra>",
-    }
+    for mark in marks:
+        mark["y"] = found["chosen_gamma"]
+    star["hovertemplate"] = "chosen: C = %{x:.3g}, gamma = %{y:.3g}<extra></extra>"
+    ring["hovertemplate"] = "favoured by the criterion: C = %{x:.3g}, gamma = %{y:.3g}<extra></extra>"
     return {
-        "views": [{"name": "", "data": [surface, star]}],
+        "views": [{"name": "", "data": [surface, *marks]}],
         "height": 400,
         "layout": {"xaxis": C_axis, "yaxis": decades | {"title": {"text": "gamma"}}},
     }

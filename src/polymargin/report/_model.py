@@ -53,7 +53,7 @@ def _candidates(estimator: Any) -> Part | None:
     if hasattr(estimator, "members_"):
         rows = [
             {
-                "name": f"{_kernel_name(member)}, {member.coding}",
+                "name": f"{member.kernel_.name}, {member.coding}",
                 "loss": float(member.loo_log_loss_),
                 "weight": float(weight),
             }
@@ -61,12 +61,6 @@ def _candidates(estimator: Any) -> Part | None:
         ]
         return {"of": "members", "rows": sorted(rows, key=lambda row: row["loss"])}
     return None
-
-
-def _kernel_name(estimator: Any) -> str:
-    return (
-        estimator.kernel if isinstance(estimator.kernel, str) else repr(getattr(estimator, "kernel_", None))
-    )
 
 
 def _codebook(estimator: Any) -> Part | None:
@@ -92,7 +86,7 @@ def _surface(estimator: Any) -> Part:
     of = None
     if hasattr(estimator, "members_"):
         estimator = estimator.members_[int(np.argmax(estimator.weights_))]
-        of = f"{_kernel_name(estimator)}, {estimator.coding}"
+        of = f"{estimator.kernel_.name}, {estimator.coding}"
     try:
         found = selection_surface(estimator)
     except ValueError as error:
@@ -107,6 +101,7 @@ def _surface(estimator: Any) -> Part:
         "values": [[float(v) if np.isfinite(v) else None for v in row] for row in found.values],
         "chosen_C": found.chosen_C.tolist(),
         "chosen_gamma": found.chosen_gamma.tolist(),
+        "shrinkage": found.shrinkage,
     }
 
 

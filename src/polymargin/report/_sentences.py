@@ -209,10 +209,18 @@ def _surface(summary: Summary) -> str:
         f"The criterion by which {'C and gamma were' if both else 'C was'} chosen{of}: {found['label']}. {best} is "
         "better; where it is flat, the choice matters little."
     )
-    if len(found["chosen_C"]) > 1:
-        return f"{how} The stars are what the machines have."
+    several = len(found["chosen_C"]) > 1
     gamma = f", gamma = {found['chosen_gamma'][0]:.3g}" if both else ""
-    return f"{how} The star is what was chosen: C = {found['chosen_C'][0]:.3g}{gamma}."
+    chosen = f"The star is what was chosen: C = {found['chosen_C'][0]:.3g}{gamma}."
+    if several:
+        chosen = "The stars are what the machines have."
+    if found["shrinkage"] != 1.0:
+        chosen += (
+            f" By the criterion alone C would be {found['shrinkage']:g} times larger "
+            f"({'the rings' if several else 'the ring'}); the smaller one was taken because the probabilities that are "
+            "decoded from its outputs have the lower log-loss on rows that the decoder had not seen."
+        )
+    return f"{how} {chosen}"
 
 
 def _regions(summary: Summary) -> str:

@@ -126,7 +126,10 @@ def cross_validate_svm(
     if classes.size < 2 or (np.bincount(class_index, weights) == 0).any():
         raise ValueError("y must hold two classes or more, each with a row of positive weight")
     codebook = resolve_codebook(coding, classes.size, random_state)
-    variants = [resolve_kernel(kernel, d, c) for d, c in product(np.atleast_1d(degree), np.atleast_1d(coef0))]
+    variants = [
+        resolve_kernel(kernel, d, c).fitted(X, weights)
+        for d, c in product(np.atleast_1d(degree), np.atleast_1d(coef0))
+    ]
     data = TrainingRows(variants[0], X, class_index, weights)
     return cross_validate(
         data,

@@ -143,7 +143,7 @@ def leave_one_out_curves(
     """
     machine = resolve_kernel(kernel, degree, coef0)
     if not machine.tunable:
-        raise ValueError(f'kernel={kernel!r} has no gamma; choose "rbf", "laplacian" or "poly"')
+        raise ValueError(f'kernel={kernel!r} has no gamma; choose "rbf", "laplacian", "blend" or "poly"')
     X, y = check_X_y(X, y, dtype=np.float64, accept_sparse="csr", ensure_min_samples=2)
     check_classification_targets(y)
     along = np.asarray(gammas, dtype=np.float64)
@@ -157,6 +157,7 @@ def leave_one_out_curves(
     n = own.size
     _memory.require(32.0 * n**2, f"the kernel matrix of {n} rows", "take a sample of the rows")
     targets = np.where(own[:, np.newaxis] == np.arange(classes.size), 1.0, -1.0)
+    machine = machine.fitted(X, np.ones(n))
     base = machine.base(X)
     with np.errstate(over="ignore", invalid="ignore"):  # `_criteria` refuses what comes of it
         found = np.array([_criteria(machine.apply(base, gamma), targets, own, C) for gamma in along])

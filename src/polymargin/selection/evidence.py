@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from polymargin._progress import Count
-from polymargin.selection.lattice import KERNELS, Choice, Pool, log_grid, search
+from polymargin.selection.lattice import KERNELS, Choice, Pool, log_grid, rounded, search
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.tridiagonal import Tridiagonal, tridiagonalise
 
@@ -169,7 +169,7 @@ def choose(
             count.advance(1.0 / len(pool))
         epsilon = best_ridge(members) if ridge is None else ridge
         score = sum(float(level.log_evidence(epsilon, columns).sum()) for level, columns in members)
-        return Choice(gamma, epsilon, score)
+        return Choice(gamma, epsilon, rounded(score))
 
     if not callable(gammas):
         return [choice(pool, gammas, False) for pool in pools]

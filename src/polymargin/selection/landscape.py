@@ -29,7 +29,7 @@ LABELS: dict[Criterion, str] = {
     "evidence": "log-evidence",
     "cv": "cross-validated accuracy",
 }
-#: The lattice reaches this many decades of C and of gamma to both sides of what was chosen.
+#: The lattice reaches this many decades of C and of gamma to both sides of what the search found.
 _DECADES_C, _DECADES_GAMMA = 3.0, 1.5
 #: The most groups of rows that are looked at, the most operations for every gamma (a group of m rows takes m³), and the
 #: fewest rows of a group. (The search is no more thorough.)
@@ -54,6 +54,9 @@ class SelectionSurface:
         that leaves too little noise.
     chosen_C, chosen_gamma : ndarray of shape (M,)
         What the machines have: one point if all share it, else the different ones.
+    shrinkage : float
+        How many times smaller the chosen C is than the one that the criterion favours, because the outputs decode
+        better: one, but for some `LSSVMClassifier`.
     """
 
     criterion: Criterion
@@ -62,6 +65,12 @@ class SelectionSurface:
     values: Array
     chosen_C: Array
     chosen_gamma: Array
+    shrinkage: float = 1.0
+
+    @property
+    def favoured_C(self) -> Array:
+        """What the criterion favours at `chosen_gamma`, shape (M,): C before it was made smaller for the decoder."""
+        return self.shrinkage * self.chosen_C
 
     @property
     def label(self) -> str:
@@ -78,7 +87,7 @@ class SelectionSurface:
         """C and gamma of the best point of the lattice, the first of equals.
 
         What was chosen may be another: a search looks at samples of the rows, is held to a range, or prefers a
-        smoother machine.
+        smoother machine, and a much smaller C may decode better, see `shrinkage`.
         """
         worst_first = self.values if self.greater_is_better else -self.values
         row, column = np.unravel_index(int(np.nanargmax(worst_first)), self.values.shape)
@@ -99,7 +108,7 @@ class SelectionSurface:
 def selection_surface(
     estimator: Any, *, n_C: int = 25, n_gamma: int = 17, machine: int | None = None
 ) -> SelectionSurface:
-    """Return the criterion that C and gamma were chosen by, on a lattice around the choice.
+    """Return the criterion that C and gamma were chosen by, on a lattice around what it favours.
 
     For least squares it is computed from the training rows, which the estimator keeps, with one decomposition for every
     gamma and group of rows; where there are many, on samples of some hundreds of rows and of the groups. For support
@@ -110,8 +119,8 @@ def selection_surface(
     estimator : LSSVMClassifier, SVMClassifier, or a Pipeline that ends in one
         Fitted.
     n_C, n_gamma : int
-        How many values of each, evenly spaced in their logarithms; odd numbers have the choice among them. (The grid of
-        a cross-validation is as it is.)
+        How many values of each, evenly spaced in their logarithms; odd numbers have what the search found among them.
+        (The grid of a cross-validation is as it is.)
     machine : int or None
         Whose criterion, a column of the codebook; None: of all machines together.
 
@@ -141,13 +150,13 @@ def selection_surface(
     with blas_threads_for(bank.data.class_index.size):
         columns = _columns(machine, bank.C.size)
         chosen = np.unique(np.stack([bank.C[columns], bank.gamma[columns]], axis=1), axis=0)
-        C = _around(chosen[:, 0], _DECADES_C, n_C)
+        C = _around(estimator.shrinkage_ * chosen[:, 0], _DECADES_C, n_C)
         gamma = _around(chosen[:, 1], _DECADES_GAMMA, n_gamma if bank.data.kernel.tunable else 1)
         if criterion == "evidence":
             values = _evidence(bank, columns, C, gamma, estimator.C)
         else:
             values = _errors(bank, criterion, columns, C, gamma)
-    return SelectionSurface(criterion, C, gamma, values, chosen[:, 0], chosen[:, 1])
+    return SelectionSurface(criterion, C, gamma, values, chosen[:, 0], chosen[:, 1], estimator.shrinkage_)
 
 
 def _why_not(estimator: Any) -> str:

@@ -80,6 +80,11 @@ def climb(
         count.expect(len(points))
 
 
+def rounded(value: float) -> float:
+    """Return the value to eight digits: what is as good but for rounding is a tie, which the order decides."""
+    return float(f"{value:.8g}")
+
+
 def log_grid(low: float, high: float, per_decade: int = 3) -> Array:
     """Return logarithms from low to high, evenly spaced."""
     return np.linspace(low, high, 1 + per_decade * round((high - low) / np.log(10.0)))

@@ -84,8 +84,9 @@ def centre(K: Array, weights: Array) -> tuple[Centring, Array]:
     roots = np.sqrt(weights)
     K -= row_means[:, np.newaxis]
     K -= row_means[np.newaxis, :] - grand_mean
-    K *= roots[:, np.newaxis]
-    K *= roots[np.newaxis, :]
+    if (weights != 1.0).any():
+        K *= roots[:, np.newaxis]
+        K *= roots[np.newaxis, :]
     lift = float(np.trace(K)) / max(total - 1.0, 1.0)
     if not lift > 0.0:
         lift = 1.0

@@ -52,8 +52,7 @@ class CholeskyFactor:
 
     def inverse_diagonal(self) -> Array:
         """Return the diagonal of the inverse, the same for every column."""
-        inverse, _ = lapack.dpotri(self.lower, lower=1)
-        return np.repeat(np.diagonal(inverse)[:, np.newaxis], self.n_columns, axis=1)
+        return np.repeat(inverse_diagonal(self.lower)[:, np.newaxis], self.n_columns, axis=1)
 
     def log_determinants(self) -> Array:
         """Return the log-determinant, the same for every column."""
@@ -105,6 +104,12 @@ def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
             "regularisation 1/C; use a positive definite kernel, or a smaller C"
         )
     return CholeskyFactor(lower, n_columns)
+
+
+def inverse_diagonal(lower: Array) -> Array:
+    """Return the diagonal of (LLᵀ)⁻¹, shape (n,), for half the price of the whole: the squares of L⁻¹ added up."""
+    inverse, _ = lapack.dtrtri(lower, lower=1)
+    return np.einsum("ij,ij->j", inverse, inverse)
 
 
 def symmetric_inverse(lower: Array) -> Array:

@@ -11,7 +11,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from polymargin.datasets import training_imputer
+from polymargin.datasets import training_imputer, value_indicators
 from polymargin.tables._cells import Kind, holds_texts
 from polymargin.tables._examples import frame_of
 from polymargin.tables._files import Batch, Table
@@ -46,10 +46,8 @@ def preparation(frame: pd.DataFrame) -> ColumnTransformer:
     if of_numbers:
         parts.append(("numbers", make_pipeline(training_imputer(), StandardScaler()), of_numbers))
     if of_texts:
-        # The values are given, or a missing one would count as a value.
         values = [sorted(frame[name].dropna().unique()) for name in of_texts]
-        indicators = OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
-        parts.append(("texts", indicators, of_texts))
+        parts.append(("texts", value_indicators(values), of_texts))
     return ColumnTransformer(parts)
 
 
