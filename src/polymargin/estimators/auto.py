@@ -38,7 +38,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     ----------
     members : sequence of LSSVMClassifier or None, default=None
         The members, which are cloned. Their decoding must be probabilistic and learned. None: one-vs-one machines with
-        the kernels "blend", "laplacian" and ``Polynomial(2, centred=True)``.
+        the kernels "blend" and ``Polynomial(2, centred=True)``, and one-vs-all machines with "laplacian".
     priors : None, "uniform", "empirical" or array of shape (K,), default=None
         The class frequencies to expect in use. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
@@ -177,8 +177,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         if self.members is None:
             members = [
                 LSSVMClassifier(kernel="blend"),
-                LSSVMClassifier(kernel="laplacian"),
                 LSSVMClassifier(kernel=Polynomial(2, centred=True)),
+                LSSVMClassifier(kernel="laplacian", coding="one-vs-all"),
             ]
         else:
             members = [clone(member) for member in self.members]
