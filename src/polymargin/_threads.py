@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from threading import Lock
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
@@ -12,10 +13,32 @@ from threadpoolctl import ThreadpoolController
 _FEW_ROWS = 2500
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    """Return what controls the BLAS libraries that are loaded, found once."""
-    return ThreadpoolController()
+class _OneThread:
+    """Holds BLAS to one thread while anybody wants it; the limit is the process's, so threads must agree on it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._wanted = 0
+        self._controller: ThreadpoolController | None = None
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._wanted += 1
+            if self._wanted == 1:
+                # The libraries that are loaded are found once.
+                self._controller = self._controller or ThreadpoolController()
+                self._limit = self._controller.limit(limits=1, user_api="blas")
+                self._limit.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._wanted -= 1
+            if self._wanted == 0:
+                self._limit.__exit__(*error)
+
+
+_one_thread = _OneThread()
 
 
 @contextmanager
@@ -24,5 +47,5 @@ def blas_threads_for(n_rows: int) -> Iterator[None]:
     if n_rows > _FEW_ROWS:
         yield
         return
-    with _controller().limit(limits=1, user_api="blas"):
+    with _one_thread:
         yield

@@ -116,13 +116,14 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         if decoder.learns:
             outputs = self._training_outputs(honest=not decoder.in_sample, progress=progress)
         rows = self._decoder_rows(data, outputs, decoder, weighted=weighted)
-        return decoder.fit(
-            self.codebook_,
-            rows.outputs,
-            rows.class_index,
-            priors=self._resolved_priors(data),
-            sample_weight=rows.weights,
-        )
+        with blas_threads_for(0):  # however many rows, a decoder's matrices are thin
+            return decoder.fit(
+                self.codebook_,
+                rows.outputs,
+                rows.class_index,
+                priors=self._resolved_priors(data),
+                sample_weight=rows.weights,
+            )
 
     def _decoder_rows(
         self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder, *, weighted: bool

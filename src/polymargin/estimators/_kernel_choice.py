@@ -89,12 +89,12 @@ def choose_kernel(
     return KernelChoice(best.data if part is data else data.with_kernel(best.data.kernel), losses, best)
 
 
-def sample(data: TrainingRows) -> TrainingRows:
-    """Return at most about `LARGEST` different rows, every class in its share, whatever the order of the rows."""
+def sample(data: TrainingRows, size: int = LARGEST) -> TrainingRows:
+    """Return at most about so many different rows, every class in its share, whatever the order of the rows."""
     rows = data.distinct
-    if rows.first.size <= LARGEST or data.kernel.precomputed:
+    if rows.first.size <= size or data.kernel.precomputed:
         return data
-    places = np.linspace(0, rows.first.size - 1, LARGEST).round().astype(int)
+    places = np.linspace(0, rows.first.size - 1, size).round().astype(int)
     # They stand class by class: one row at least of each class, or three where it has them.
     class_index = data.class_index[rows.first]
     for index in np.unique(class_index):

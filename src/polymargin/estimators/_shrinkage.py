@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import entr
+from sklearn.base import clone
 
 from polymargin.decoders import CoupledSoftmax, Decoder
+from polymargin.estimators._kernel_choice import decoder_rows, sample
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
 
@@ -19,6 +21,8 @@ FACTOR = 256.0
 #: It is tried where the log-loss is above this share of the classes' entropy, or every class has this many rows. When C
 #: is small, a row's absence moves the outputs of small classes so much that leave-one-out outputs betray the labels.
 _OVERLAP, _MANY_ROWS = 0.2, 100.0
+#: Of more rows than this, a sample is asked first.
+_ASKED = 2000
 
 
 def worth_shrinking(decoder: Decoder, data: TrainingRows) -> bool:
@@ -29,6 +33,20 @@ def worth_shrinking(decoder: Decoder, data: TrainingRows) -> bool:
     shares = weights / weights.sum()
     overlap = cross_loss(decoder, data) > _OVERLAP * float(entr(shares).sum())
     return overlap or bool(weights.min() >= _MANY_ROWS)
+
+
+def promising(bank: LSSVMBank, decoder: Decoder) -> bool:
+    """Tell whether a smaller C decodes better on a sample of the rows; that it may, where there are few."""
+    part = sample(bank.data, _ASKED)
+    if part is bank.data:
+        return True
+    losses = []
+    for C in (bank.C, bank.C / FACTOR):
+        machines = fit_lssvm_bank(part, bank.codebook, C=C, gamma=bank.gamma, keep_factors=False)
+        rows = decoder_rows(part, machines)
+        fitted = clone(decoder).fit(bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights)
+        losses.append(cross_loss(fitted, part))
+    return losses[1] < losses[0]
 
 
 def cross_loss(decoder: Decoder, data: TrainingRows) -> float:

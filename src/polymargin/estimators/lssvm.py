@@ -21,7 +21,7 @@ from polymargin.estimators._kernel_choice import (
     decoder_rows,
     honest_log_proba,
 )
-from polymargin.estimators._shrinkage import FACTOR, cross_loss, shrunk, worth_shrinking
+from polymargin.estimators._shrinkage import FACTOR, cross_loss, promising, shrunk, worth_shrinking
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
@@ -222,8 +222,9 @@ default="one-vs-one"
         """Fit the decoder; where C was selected, see whether it does better on machines with a much smaller one."""
         fitted = super()._fit_decoder(decoder, data, weighted=weighted, progress=progress)
         self.shrinkage_ = 1.0
-        if self.C is None and self.selection == "loo" and worth_shrinking(fitted, data):
-            bank = self.bank_
+        bank = self.bank_
+        selected = self.C is None and self.selection == "loo"
+        if selected and worth_shrinking(fitted, data) and promising(bank, decoder):
             self.bank_ = shrunk(bank)
             other = super()._fit_decoder(clone(decoder), data, weighted=weighted, progress=progress)
             if cross_loss(other, data) < cross_loss(fitted, data):

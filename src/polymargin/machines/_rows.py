@@ -14,8 +14,8 @@ from polymargin.kernels import Kernel
 
 Array = NDArray[Any]
 
-#: Up to this many rows, the kernel's base matrix among all of them is computed once and kept while machines are fitted.
-_KEPT_ROWS = 3000
+#: The kernel's base matrix among all rows is computed once, and kept while machines are fitted, up to so many bytes.
+KEPT_BYTES = 2.0**29
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,17 @@ class TrainingRows:
     @property
     def whole_base(self) -> Array | None:
         """The kernel's base matrix among all rows, computed once until it is released; None if there are many."""
-        return None if self.X.shape[0] > _KEPT_ROWS else self._base
+        return self._base if self.whole_bytes <= KEPT_BYTES else None
+
+    @property
+    def base_bytes(self) -> int:
+        """The size of an entry of the kernel's base matrix."""
+        return 8 if self.kernel.precomputed else int(self.kernel.base_diagonal(self.X[:1]).itemsize)
+
+    @property
+    def whole_bytes(self) -> float:
+        """The size of the base matrix among all rows."""
+        return float(self.base_bytes) * self.X.shape[0] ** 2
 
     def base_among(self, rows: Array) -> Array:
         """Return the kernel's base matrix among some of the rows, a new array."""

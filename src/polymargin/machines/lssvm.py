@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from polymargin import _memory
 from polymargin._progress import Count, Progress
+from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.machines._gram import RowGroupGram
-from polymargin.machines._rows import TrainingRows
+from polymargin.machines._rows import KEPT_BYTES, TrainingRows
 from polymargin.outputs import Outputs, Provenance
 from polymargin.selection import evidence, leave_one_out
 from polymargin.selection.lattice import KERNELS, Choice
@@ -118,7 +119,11 @@ class LSSVMBank:
     def training_margins(self) -> Array:
         """Return z of every machine for the rows they were trained on, shape (n, L)."""
         known = self.data.whole_base
-        return self.margins(self.data.X) if known is None else self._margins_from_base(known)
+        if known is None:
+            return self.margins(self.data.X)
+        size = _memory.block_rows(8.0 * 4 * known.shape[0])
+        blocks = (known[start : start + size] for start in range(0, known.shape[0], size))
+        return np.vstack([self._margins_from_base(block) for block in blocks])
 
     def outputs(self, X: Any, *, variances: bool) -> Outputs:
         """Return the outputs for new rows, with their variances if asked for."""
@@ -228,11 +233,10 @@ def fit_lssvm_bank(
         pools = [np.array([column]) for column in range(codebook.n_columns)]
     batches = _batches(groups, pools)
     largest = max(group.rows.size for group in groups)
-    entry = data.kernel.base_diagonal(data.X[:1]).itemsize if not data.kernel.precomputed else 8
-    held = max(sum(float(entry) * group.rows.size**2 for group in batch) for batch in batches)
+    held = max(sum(float(data.base_bytes) * group.rows.size**2 for group in batch) for batch in batches)
     kept = sum(8.0 * group.rows.size**2 for group in groups) if keep_factors else 0.0
     _memory.require(
-        (32.0 + entry) * largest**2 + held + kept,
+        (32.0 + data.base_bytes) * largest**2 + min(data.whole_bytes, KEPT_BYTES) + held + kept,
         f"the kernel matrix of {largest} rows with its factorisations",
         "fit fewer rows"
         + (
@@ -410,16 +414,17 @@ def _set_parameters(
             count=count,
         )
     else:
-        choices = leave_one_out.choose(
-            groups,
-            members,
-            criterion=selection,
-            gammas=gammas,
-            ridge=ridge,
-            starts=None if coarse is None else _coarse_choices(coarse, groups, members),
-            polish=polish,
-            count=count,
-        )
+        with blas_threads_for(0):  # it looks at samples
+            choices = leave_one_out.choose(
+                groups,
+                members,
+                criterion=selection,
+                gammas=gammas,
+                ridge=ridge,
+                starts=None if coarse is None else _coarse_choices(coarse, groups, members),
+                polish=polish,
+                count=count,
+            )
     for parts, choice in zip(members, choices, strict=True):
         for number, positions in parts:
             bank.C[groups[number].columns[positions]] = 1.0 / choice.ridge
