@@ -67,17 +67,25 @@ def test_only_what_leave_one_out_selected_is_shrunk(parameters):
     assert LSSVMClassifier(kernel="rbf", **parameters).fit(*noisy(150)).shrinkage_ == 1.0
 
 
-def test_of_many_rows_a_sample_is_asked(monkeypatch):
+@pytest.mark.parametrize("smaller_is_better", [True, False])
+def test_of_many_rows_a_sample_is_asked(monkeypatch, smaller_is_better):
     X, y = noisy(400)
-    model = LSSVMClassifier(kernel="rbf").fit(X, y)
-    assert model.shrinkage_ == FACTOR
-    larger = LSSVMClassifier(kernel="rbf", C=model.C_[0] * FACTOR, gamma=model.gamma_[0]).fit(X, y)
-    assert promising(larger.bank_, CoupledSoftmax())  # few rows: it may be
+    bank = LSSVMClassifier(kernel="rbf", C=2.0, gamma=0.02).fit(X, y).bank_
+    sizes, losses = [], iter([0.3, 0.2] if smaller_is_better else [0.2, 0.3])
+    train = _shrinkage.fit_lssvm_bank
+
+    def counted(data, codebook, *, C, **parameters):
+        sizes.append((data.class_index.size, C[0]))
+        return train(data, codebook, C=C, **parameters)
+
+    monkeypatch.setattr(_shrinkage, "fit_lssvm_bank", counted)
+    monkeypatch.setattr(_shrinkage, "cross_loss", lambda decoder, data: next(losses))
+    assert promising(bank, CoupledSoftmax())  # of few rows, all will be asked
+    assert sizes == []
     monkeypatch.setattr(_shrinkage, "_ASKED", 200)
-    assert promising(larger.bank_, CoupledSoftmax())
-    rows = np.random.default_rng(0).uniform(-1, 1, size=(400, 2))
-    clear = LSSVMClassifier(kernel="rbf").fit(rows, (rows[:, 0] > 0.3) + 2 * (rows[:, 1] > -0.2))
-    assert not promising(clear.bank_, CoupledSoftmax())
+    assert promising(bank, CoupledSoftmax()) == smaller_is_better
+    assert [C for _, C in sizes] == [2.0, 2.0 / FACTOR]
+    assert all(200 <= size <= 210 for size, _ in sizes)
 
 
 @pytest.mark.parametrize("n", [120, 300])
