@@ -231,3 +231,26 @@ def test_errors_are_one_line(folder, frame, tmp_path):
         assert result.stdout == ""
         assert result.stderr.count("polymargin:") == 1
         assert words in result.stderr.replace("\n", "")
+
+
+def test_no_command_replaces_what_it_reads(tmp_path):
+    rows = "a,b,kind\n" + "".join(f"{i},{i % 7},{'xy'[i % 2]}\n" for i in range(40))
+    data, model = tmp_path / "t.csv", tmp_path / "t.model"
+    data.write_text(rows)
+    fit = ["fit", str(data), "-m", "ls-svm", "-k", "linear"]
+    for arguments in (
+        [*fit, "-o", str(data)],
+        [*fit, "--report", str(data)],
+        [*fit, "-o", str(model), "--report", str(model)],
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code != 0
+        assert "give another name" in result.stderr
+    assert CliRunner().invoke(app, [*fit, "-o", str(model)]).exit_code == 0
+    known = model.read_bytes()
+    for output in (data, model):
+        result = CliRunner().invoke(app, ["predict", str(model), str(data), "-o", str(output)])
+        assert result.exit_code != 0
+        assert "the command reads it" in result.stderr
+    assert data.read_text() == rows
+    assert model.read_bytes() == known

@@ -70,3 +70,18 @@ def test_scorers_read_soft_labels_with_names_in_any_order():
 def test_probabilities_in_place_of_logarithms_are_refused():
     with pytest.raises(ValueError, match="takes the logarithms"):
         log_loss_of_logarithms(np.array([0, 1]), np.array([[0.9, 0.1], [0.2, 0.8]]))
+
+
+@doors
+def test_rows_out_of_this_world_are_refused_not_decoded(door):
+    rows = StandardScaler().fit_transform(X)
+    model = door().fit(rows, Y)
+    far = rows[:3] * [[1.0], [1e200], [1.0]]
+    with pytest.raises(ValueError, match="row 1 of X is so far from the training rows"):
+        door_with_polynomial(door).fit(rows, Y).predict_proba(far)
+    assert np.isfinite(model.predict_proba(rows * 1e3)).all()
+
+
+def door_with_polynomial(door):
+    member = LSSVMClassifier(kernel=Polynomial(2, centred=True))
+    return member if door is LSSVMClassifier else AutoKernelClassifier([member])

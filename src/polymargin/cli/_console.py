@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 import typer
 from rich.console import Console
 
-__all__ = ["USAGE", "errors", "fail", "note", "reported", "results"]
+__all__ = ["USAGE", "check_outputs", "errors", "fail", "note", "reported", "results"]
 
 #: The exit status of a command that was called wrongly.
 USAGE = 2
@@ -36,6 +38,24 @@ def fail(message: str, code: int = 1) -> NoReturn:
     """Say what is wrong in one line and leave with a non-zero status."""
     typer.echo(f"polymargin: {message}", err=True)
     raise typer.Exit(code)
+
+
+def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[str | Path] = ()) -> None:
+    """Refuse at once what could not be written in the end, or what would replace an input or another output."""
+    taken = {Path(path).resolve(): "the command reads it" for path in inputs}
+    for path in outputs:
+        if path is None:
+            continue
+        folder = path.absolute().parent
+        if path.is_dir():
+            fail(f"{path} is a folder; give the name of a file", USAGE)
+        if not folder.is_dir():
+            fail(f"cannot write {path}: there is no folder {path.parent}", USAGE)
+        if not os.access(folder, os.W_OK):
+            fail(f"cannot write {path}: the folder {folder} is read-only")
+        if path.resolve() in taken:
+            fail(f"cannot write {path}: {taken[path.resolve()]}; give another name", USAGE)
+        taken[path.resolve()] = "it is written already, by another option"
 
 
 @contextmanager

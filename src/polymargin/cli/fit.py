@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polymargin.cli._completion import data_files, one_of
-from polymargin.cli._console import USAGE, fail, note, reported, results
+from polymargin.cli._console import check_outputs, fail, note, reported, results
 from polymargin.cli._data import load_examples
 from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, MODELS, chosen, make_classifier
 from polymargin.cli._progress import duration, logged, show_steps
@@ -85,14 +85,13 @@ def command(
     rows that it had not learned from: by leave-one-out, which comes with the fit of least-squares machines, or else in
     folds.
 
-    Examples: [bold]polymargin fit flowers.csv --target species -o flowers.skops --report flowers.html[/bold],
+    Examples: [bold]polymargin fit flowers.csv --target species -o flowers.model --report flowers.html[/bold],
     [bold]polymargin fit big.parquet --sample 5000 --drop id[/bold]
     """
     start = time.perf_counter()
     with reported():
         classifier = make_classifier(model, seed, coding=coding, decoding=decoding, kernel=kernel)
-        for path in (output, report):
-            _check_writable(path)
+        check_outputs([output, report], [data])
         examples = load_examples(
             data,
             target,
@@ -116,16 +115,6 @@ def command(
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         _print(document)
-
-
-def _check_writable(path: Path | None) -> None:
-    """Refuse at once what could not be written in the end."""
-    if path is None:
-        return
-    if path.is_dir():
-        fail(f"{path} is a folder; give the name of a file", USAGE)
-    if not path.absolute().parent.is_dir():
-        fail(f"cannot write {path}: there is no folder {path.parent}", USAGE)
 
 
 def _check_rows(model: str) -> Callable[[int], None]:

@@ -15,7 +15,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from polymargin.cli._console import USAGE, errors, fail, note, reported
+from polymargin.cli._console import USAGE, check_outputs, errors, fail, note, reported
 from polymargin.cli._progress import duration, show_rows
 
 if TYPE_CHECKING:  # importing it for good would make every command slow to start
@@ -65,12 +65,11 @@ def command(
     ignored. The result has the columns asked for by --keep, then prediction, then p(class) for every class, or with
     --top 2: top1, p1, top2, p2. The output file appears when all is written, or not at all.
 
-    Examples: [bold]polymargin predict flowers.skops new.csv -o out.csv --keep id[/bold],
-    [bold]polymargin predict flowers.skops test.csv --score -o out.parquet[/bold]
+    Examples: [bold]polymargin predict flowers.model new.csv -o out.csv --keep id[/bold],
+    [bold]polymargin predict flowers.model test.csv --score -o out.parquet[/bold]
     """
     path = None if output == "-" else Path(output)
-    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        fail(f"cannot write {path}: it is a folder, or its folder does not exist", USAGE)
+    check_outputs([path], [model, data])
     start = time.perf_counter()
     try:
         with reported():

@@ -46,7 +46,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
     ridge : float or None, default=None
         The ridge on E, for outputs of unit variance, and on b; three times as much for the squares. None: half the
         number of machines, or of classes if that is larger; or a sixteenth of that, if the classes hardly overlap and
-        halves of the rows, decoded by what was learned from the other half, say so.
+        halves of the rows, decoded by what was learned from the other half, say so by a standard error.
     smoothing : float, default=0.3
         How many rows' worth of labels is spread evenly over all classes. It keeps the probabilities of rows that no
         training row contradicts away from zero and one.
@@ -137,7 +137,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         for half in halves:
             half.codebook_, half.prior_shift_ = self.codebook_, np.zeros(self.codebook_.n_classes)
 
-        def crossed(ridge: float) -> tuple[Array, float]:
+        def crossed(ridge: float) -> tuple[Array, Array]:
             log_p = np.empty((class_index.size, self.codebook_.n_classes))
             for half, fold in zip(halves, folds, strict=True):
                 kept = np.ones(class_index.size, dtype=bool)
@@ -147,13 +147,17 @@ class CoupledSoftmax(ProbabilisticDecoder):
                 half.ridge_ = ridge
                 half._learn(outputs.rows(kept), class_index[kept], weights[kept], self.tol)
                 log_p[fold] = half.log_proba(outputs.rows(fold))
-            return log_p, -float(weights @ log_p[np.arange(class_index.size), class_index] / weights.sum())
+            return log_p, -log_p[np.arange(class_index.size), class_index]
 
-        self.cross_log_proba_, loss = crossed(self.ridge_)
-        shares = np.bincount(class_index, weights) / weights.sum()
-        if loss < _CLEAR * float(entr(shares).sum()):
+        self.cross_log_proba_, losses = crossed(self.ridge_)
+        total = weights.sum()
+        shares = np.bincount(class_index, weights) / total
+        if weights @ losses < _CLEAR * float(entr(shares).sum()) * total:
             log_p, smaller = crossed(self.ridge_ / _SMALLER)
-            if smaller < loss:
+            gains = losses - smaller
+            gain = weights @ gains / total
+            error = np.sqrt(weights @ np.square(gains - gain)) / total
+            if gain > error:
                 self.cross_log_proba_, self.ridge_ = log_p, self.ridge_ / _SMALLER
         self.fit_ = halves[0].fit_
 

@@ -171,7 +171,16 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return self._outputs(self._new_rows(X), variances=False).margins
 
     def _new_outputs(self, X: ArrayLike) -> Outputs:
-        return self._outputs(self._new_rows(X), variances=self.decoder_.needs_variances)
+        with np.errstate(over="ignore", invalid="ignore"):
+            outputs = self._outputs(self._new_rows(X), variances=self.decoder_.needs_variances)
+        undefined = ~np.isfinite(outputs.margins).all(axis=1)
+        if undefined.any():
+            row = int(np.flatnonzero(undefined)[0])
+            raise ValueError(
+                f"row {row} of X is so far from the training rows that the kernel overflows; check the units of its "
+                "features"
+            )
+        return outputs
 
     def _new_rows(self, X: ArrayLike) -> Any:
         precomputed = self._kernel.precomputed
