@@ -472,3 +472,25 @@ def test_cells_that_the_paper_does_not_have_are_shown_but_not_counted():
     ]
     assert (comparison.n_compared, comparison.n_not_worse) == (1, 1)
     assert comparison.as_json()["cells"][1]["paper"] is None
+
+
+def test_an_interrupt_that_a_job_swallows_still_interrupts():
+    """As when it arrives while a compiler runs, which makes an error of its own of it."""
+    from polymargin.reproduction.workers import compute_all
+
+    class Swallowing:
+        started = 0
+
+        def run(self, job):
+            self.started += 1
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(5)
+            except KeyboardInterrupt:
+                raise ValueError("no compiled object yet") from None
+
+    experiment, before = Swallowing(), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        list(compute_all(experiment, [Key.of(run=1), Key.of(run=2)], 1, 1))
+    assert experiment.started == 1
+    assert signal.getsignal(signal.SIGINT) is before

@@ -15,12 +15,13 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -106,7 +107,11 @@ def compute_all(
         BLAS and OpenMP threads per job.
     """
     if n_jobs == 1 or len(jobs) <= 1:
-        yield from (compute(experiment, job, threads) for job in jobs)
+        with _interrupts_noticed() as check:
+            for job in jobs:
+                outcome = compute(experiment, job, threads)
+                check()
+                yield outcome
         return
     _check_picklable(experiment)
     waiting = deque(jobs)
@@ -114,6 +119,31 @@ def compute_all(
         suspects: list[Key] = []
         yield from _compute_in_pool(experiment, waiting, suspects, min(n_jobs, len(waiting)), threads)
         yield from _compute_one_by_one(experiment, deque(suspects), threads)
+
+
+@contextmanager
+def _interrupts_noticed() -> Iterator[Callable[[], None]]:
+    """Give what raises KeyboardInterrupt if one was swallowed: compilers and callbacks turn it into other errors."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    seen = False
+    before = signal.getsignal(signal.SIGINT)
+
+    def handler(number: int, frame: Any) -> None:
+        nonlocal seen
+        seen = True
+        (before if callable(before) else signal.default_int_handler)(number, frame)
+
+    def check() -> None:
+        if seen:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _check_picklable(experiment: Experiment) -> None:
