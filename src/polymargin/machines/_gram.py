@@ -12,7 +12,7 @@ from scipy.linalg import lapack
 from polymargin.kernels import Kernel
 from polymargin.machines._rows import TrainingRows
 from polymargin.selection import evidence
-from polymargin.selection.leave_one_out import Part
+from polymargin.selection.samples import Part
 from polymargin.solvers.centring import Centring, centre
 from polymargin.solvers.ridge import NotPositiveDefinite
 

@@ -14,7 +14,7 @@ from polymargin._threads import blas_threads_for
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines.lssvm import LSSVMBank, row_groups
 from polymargin.selection import evidence
-from polymargin.selection.leave_one_out import Samples
+from polymargin.selection.samples import Samples
 from polymargin.selection.surface import CrossValidation
 
 Array = NDArray[Any]

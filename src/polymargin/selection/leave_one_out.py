@@ -16,7 +16,7 @@ gamma serves every ridge ε = 1/C (`Samples`). Then a few steps down the exact g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +24,17 @@ from scipy.linalg import lapack
 
 from polymargin._progress import Count
 from polymargin.kernels import Kernel
-from polymargin.selection.lattice import Choice, Pool, climb, log_grid, rounded
+from polymargin.selection.lattice import Choice, Pool, climb, rounded
+from polymargin.selection.samples import CANCELLED, RIDGE_LIMITS, Criterion, Part, Samples
 from polymargin.solvers.centring import Centring, centre
 from polymargin.solvers.ridge import inverse_diagonal, symmetric_inverse
 
 Array = NDArray[Any]
-Criterion = Literal["loo", "gcv"]
 
-__all__ = ["Criterion", "Group", "Samples", "choose", "press"]
+__all__ = ["Group", "choose", "press", "press_value", "unbiased_inverse"]
 
-#: The ridge is searched between these multiples of the mean eigenvalue, so many values a decade.
-RIDGE_LIMITS, PER_DECADE = (1e-9, 1e4), 2
 #: The least ridge is also this times the square of the weight of the rows: below, rounding decides.
 _ROUNDING = 1e-14
-#: Nor is it less than this times the trace before centring: what centring takes away leaves its rounding behind.
-_CANCELLED = 1e-12
 #: The coarse search samples between so many rows of every group, and about as many as make for so many operations.
 _SAMPLED_ROWS, _SAMPLED_OPERATIONS = (40, 200), 8e6
 #: There are no further steps for "gcv", so it looks at more rows at once.
@@ -60,31 +56,6 @@ _CURVATURE, _CURVATURES = 0.1, (0.003, 1.0)
 _SHARE, _OPERATIONS = 0.95, 3e8
 
 
-class Part(NamedTuple):
-    """Some of the rows that some columns of the codebook share.
-
-    Attributes
-    ----------
-    base : ndarray of shape (m, m)
-        The kernel's base matrix among them.
-    weights : ndarray of shape (m,)
-        Their weights.
-    targets : ndarray of shape (m, L)
-        The columns' targets.
-    counted : ndarray of shape (m, L) or None
-        How much each residual counts; None: all the same.
-    copies : ndarray of shape (m,) or None
-        How many rows each stands for, one of which is left out; None: the weights. (They differ where a soft label
-        gives a column a part of a row.)
-    """
-
-    base: Array
-    weights: Array
-    targets: Array
-    counted: Array | None = None
-    copies: Array | None = None
-
-
 class Group(Protocol):
     """Rows that some columns of the codebook share."""
 
@@ -98,144 +69,6 @@ class Group(Protocol):
 
     def few(self, size: int) -> Part:
         """Return a sample of about so many rows, all of them if there are no more."""
-
-
-class Samples:
-    """Small samples of the rows of several groups, and the criterion for any gamma and ridge.
-
-    The groups are one stack of matrices: those with fewer rows or columns are filled up with rows of no weight and
-    columns that do not count, which changes nothing.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel.
-    groups : sequence of Part
-        The sampled rows of every group: m of them, for L columns.
-    least_ridge : float
-        The least ridge to consider, in multiples of the mean eigenvalue.
-    """
-
-    def __init__(self, kernel: Kernel, groups: Sequence[Part], least_ridge: float = RIDGE_LIMITS[0]):
-        self.kernel, self.least_ridge = kernel, least_ridge
-        p, m = len(groups), max(part.weights.size for part in groups)
-        n_columns = max(part.targets.shape[1] for part in groups)
-        self._base = np.zeros((p, m, m), dtype=groups[0].base.dtype)
-        self._weights = np.zeros((p, m))
-        self._copies = np.ones((p, m))
-        self._counted = np.zeros((p, m, n_columns))
-        targets = np.zeros((p, m, n_columns))
-        for number, part in enumerate(groups):
-            size, width = part.targets.shape
-            self._base[number, :size, :size] = part.base
-            self._weights[number, :size] = part.weights
-            self._copies[number, :size] = np.maximum(
-                part.weights if part.copies is None else part.copies, 1.0
-            )
-            targets[number, :size, :width] = part.targets
-            self._counted[number, :size, :width] = 1.0 if part.counted is None else part.counted
-        self.totals = self._weights.sum(axis=1)
-        self._roots = np.sqrt(self._weights)
-        shares = self._weights / self.totals[:, np.newaxis]
-        means = np.einsum("pm,pml->pl", shares, targets)
-        self._targets = self._roots[:, :, np.newaxis] * (targets - means[:, np.newaxis])
-        self._direction = np.sqrt(shares)
-        self._counted *= self._weights[:, :, np.newaxis]
-        self._known: dict[float, _Spectra] = {}
-
-    def spectra(self, gamma: float) -> _Spectra:
-        """Return the decomposition of all groups for one gamma, computed once."""
-        if gamma not in self._known:
-            with np.errstate(over="ignore", invalid="ignore"):
-                K = self.kernel.apply(self._base, gamma)
-                K *= (self._weights > 0.0)[:, :, np.newaxis]  # what fills up has no kernel
-            if not np.isfinite(K).all():
-                raise ValueError(
-                    "the kernel matrix holds infinite or undefined values; scale the features, for example with "
-                    "StandardScaler"
-                )
-            magnitudes = np.einsum("pii,pi->p", np.abs(K), self._weights)
-            row_means = np.einsum("pij,pj->pi", K, self._weights) / self.totals[:, np.newaxis]
-            grand_means = np.einsum("pi,pi->p", row_means, self._weights) / self.totals
-            K -= row_means[:, :, np.newaxis]
-            K -= (row_means - grand_means[:, np.newaxis])[:, np.newaxis, :]
-            K *= self._roots[:, :, np.newaxis]
-            K *= self._roots[:, np.newaxis, :]
-            lifts = np.einsum("pii->p", K) / np.maximum(self.totals - 1.0, 1.0)
-            lifts[~(lifts > 0.0)] = 1.0
-            K += (lifts[:, np.newaxis] * self._direction)[:, :, np.newaxis] * self._direction[:, np.newaxis]
-            eigenvalues, vectors = np.linalg.eigh(K)
-            loadings = np.swapaxes(vectors, 1, 2) @ self._targets
-            self._known[gamma] = _Spectra(
-                np.maximum(eigenvalues, 0.0), vectors, np.square(vectors), loadings, lifts, magnitudes
-            )
-        return self._known[gamma]
-
-    def costs(self, criterion: Criterion, gamma: float, ridges: Array) -> Array:
-        """Return the criterion, summed over rows, for several ridges, groups and columns, shape (R, p, L)."""
-        spectra = self.spectra(gamma)
-        p, m, n_columns = self._targets.shape
-        inverses = 1.0 / (spectra.eigenvalues[:, :, np.newaxis] + ridges)
-        loaded = inverses[:, :, :, np.newaxis] * spectra.loadings[:, :, np.newaxis, :]
-        solution = (spectra.vectors @ loaded.reshape(p, m, -1)).reshape(p, m, ridges.size, n_columns)
-        lifted = spectra.lifts[:, np.newaxis] + ridges
-        diagonal = spectra.squares @ inverses
-        diagonal -= np.square(self._direction)[:, :, np.newaxis] / lifted[:, np.newaxis, :]
-        # Residuals over √s and one minus leverages, of a row of weight s; where s > 1 one of s rows is left out.
-        residuals = ridges[:, np.newaxis] * solution
-        residuals /= np.where(self._roots > 0.0, self._roots, 1.0)[:, :, np.newaxis, np.newaxis]
-        rest = ridges * diagonal
-        if criterion == "loo":
-            copies = self._copies[:, :, np.newaxis]
-            residuals *= (copies / np.maximum(copies - 1.0 + rest, 1e-300))[:, :, :, np.newaxis]
-            return np.einsum("pml,pmrl->rpl", self._counted, np.square(residuals))
-        repeated = self.totals - (self._weights > 0.0).sum(axis=1)
-        rest_sum = np.einsum("pmr,pm->rp", rest, self._weights > 0.0) + repeated
-        squares = np.einsum("pml,pmrl->rpl", self._counted, np.square(residuals))
-        return squares / np.square(np.maximum(rest_sum / self.totals, 1e-150))[:, :, np.newaxis]
-
-    def best_ridge(
-        self, criterion: Criterion, gamma: float, mask: Array, ridge: float | None
-    ) -> tuple[float, float]:
-        """Return the ridge that minimises the criterion over the masked (p, L) columns, and the least value."""
-        weight = float((mask * self.totals[:, np.newaxis]).sum())
-
-        def total(log_ridges: Array) -> Array:
-            costs = self.costs(criterion, gamma, np.exp(log_ridges))
-            return np.einsum("rpl,pl->r", costs, mask) / weight
-
-        if ridge is not None:
-            return ridge, float(total(np.log([ridge]))[0])
-        scale = float(np.mean(self.spectra(gamma).lifts[mask.any(axis=1)]))
-        magnitude = float(self.spectra(gamma).magnitudes[mask.any(axis=1)].max())
-        low = float(np.log(max(self.least_ridge * scale, _CANCELLED * magnitude)))
-        high = max(float(np.log(RIDGE_LIMITS[1] * scale)), low + np.log(10.0))
-        grid = log_grid(low, high, PER_DECADE)
-        step = grid[1] - grid[0]
-        costs = total(grid)
-        best = int(np.argmin(costs))
-        if not 0 < best < grid.size - 1:
-            return float(np.exp(grid[best])), float(costs[best])
-        below, middle, above = np.log(np.maximum(costs[best - 1 : best + 2], 1e-300))
-        bend = below - 2.0 * middle + above
-        shift = 0.5 * (below - above) / bend if bend > 0.0 else 0.0
-        return float(np.exp(grid[best] + shift * step)), float(costs[best])
-
-
-class _Spectra:
-    """The eigendecompositions of a stack of centred matrices."""
-
-    def __init__(
-        self,
-        eigenvalues: Array,
-        vectors: Array,
-        squares: Array,
-        loadings: Array,
-        lifts: Array,
-        magnitudes: Array,
-    ) -> None:
-        self.eigenvalues, self.vectors, self.squares = eigenvalues, vectors, squares
-        self.loadings, self.lifts, self.magnitudes = loadings, lifts, magnitudes
 
 
 def press(
@@ -330,7 +163,7 @@ def press_value(
 
 def _check_ridge(ridge: float, least_ridge: float, centring: Centring, magnitude: float) -> None:
     """Refuse, with LinAlgError, a ridge at which rounding decides."""
-    if least_ridge and ridge < 0.5 * max(least_ridge * centring.lift, _CANCELLED * magnitude):
+    if least_ridge and ridge < 0.5 * max(least_ridge * centring.lift, CANCELLED * magnitude):
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
 
 
