@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Lock
 from typing import Any
 
 __all__ = ["Count", "Progress", "Step", "notes", "shown"]
@@ -78,16 +79,19 @@ class Count:
     def __init__(self, progress: Progress | None, doing: str, unit: str = "", total: int | None = 0):
         self.progress, self.doing, self.unit, self.total = progress, doing, unit, total
         self.done = 0.0
+        self._lock = Lock()
 
     def expect(self, more: int) -> None:
         """Raise the total."""
-        self.total = (self.total or 0) + more
-        self._tell()
+        with self._lock:
+            self.total = (self.total or 0) + more
+            self._tell()
 
     def advance(self, amount: float = 1.0) -> None:
-        """Count what is done; amounts like thirds add up to wholes."""
-        self.done += amount
-        self._tell()
+        """Count what is done; amounts like thirds add up to wholes. Threads may count together."""
+        with self._lock:
+            self.done += amount
+            self._tell()
 
     def _tell(self) -> None:
         if self.progress is not None:

@@ -1,13 +1,19 @@
-"""How many threads BLAS uses: on small matrices they cost more than they bring."""
+"""Threads: ours, for work that is independent, and those of BLAS, which on small matrices cost more than they bring."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
+from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 #: Up to this many rows one thread is faster: the threads of BLAS wait for each other by spinning.
 _FEW_ROWS = 2500
@@ -49,3 +55,78 @@ def blas_threads_for(n_rows: int) -> Iterator[None]:
         return
     with _one_thread:
         yield
+
+
+class _Helpers:
+    """Threads that help those who have several things to do."""
+
+    def __init__(self, n_threads: int):
+        self.number = n_threads
+        self._pool = ThreadPoolExecutor(n_threads)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Return the results; whoever calls works too, so that helpers who are busy elsewhere are not waited for."""
+        results: dict[int, Result] = {}
+        numbers = iter(range(len(items)))  # everybody takes the next one
+
+        def work() -> None:
+            try:
+                for number in numbers:
+                    results[number] = function(items[number])
+            except BaseException:
+                for _ in numbers:  # nobody need begin another
+                    pass
+                raise
+
+        called: list[Future[None]] = [
+            self._pool.submit(copy_context().run, work) for _ in range(min(self.number, len(items) - 1))
+        ]
+        try:
+            with _one_thread:
+                work()
+        finally:
+            started = [future for future in called if not future.cancel()]
+            failures = [error for future in started if (error := future.exception()) is not None]
+        if failures:
+            raise failures[0]
+        return [results[number] for number in range(len(items))]
+
+
+_helpers: ContextVar[_Helpers | None] = ContextVar("helpers", default=None)
+
+
+@contextmanager
+def threads(n_jobs: int | None) -> Iterator[None]:
+    """Let `in_threads` use so many threads, as joblib counts them; within another such block, those of that one."""
+    number = effective_n_jobs(n_jobs)
+    if _helpers.get() is not None or number == 1:
+        yield
+        return
+    helpers = _Helpers(number - 1)
+    token = _helpers.set(helpers)
+    try:
+        yield
+    finally:
+        _helpers.reset(token)
+        helpers.close()
+
+
+def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return what the function makes of every item, in their order; threads share the work where there are some.
+
+    Calls may be nested: a thread that has nothing left to do helps with what others have divided. Where there are
+    helpers, BLAS has one thread. NumPy's error state and other context variables are as where this is called.
+
+    Examples
+    --------
+    >>> with threads(2):
+    ...     in_threads(abs, [-1, 2, -3])
+    [1, 2, 3]
+    """
+    helpers = _helpers.get()
+    if helpers is None or len(items) < 2:
+        return [function(item) for item in items]
+    return helpers.map(function, items)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, Progress, notes, shown
-from polymargin._threads import blas_threads_for
+from polymargin._threads import blas_threads_for, threads
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
 from polymargin.estimators._growth import SINGLE, TwoSides
@@ -98,7 +98,8 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight)
         decoder = self._resolved_decoder()
-        with blas_threads_for(data.class_index.size), shown(self.verbose) as progress:
+        jobs = threads(getattr(self, "n_jobs", None))
+        with jobs, blas_threads_for(data.class_index.size), shown(self.verbose) as progress:
             codebook = self._resolved_codebook(data, progress)
             decoder.check(codebook)
             self._fit_machines(data, codebook, decoder, progress)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.decoders import CoupledSoftmax, Decoder, ProbabilisticDecoder
 from polymargin.decoders._cross_fit import cross_fitted
@@ -69,7 +69,6 @@ def choose_kernel(
     codebook: Codebook,
     decoder: Decoder,
     train: Callable[[TrainingRows], LSSVMBank],
-    n_jobs: int | None = None,
 ) -> KernelChoice:
     """Train machines with each of the kernels, on a sample of the rows if there are many, and compare them."""
     part = sample(data)
@@ -79,7 +78,7 @@ def choose_kernel(
         bank = train(part.with_kernel(kernel))
         return bank, _loss(part, bank, codebook, decoder)
 
-    results = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(judged)(kernel) for kernel in fitted)
+    results = in_threads(judged, fitted)
     best, _ = min(results, key=lambda result: result[1])
     for bank, _ in results:
         if bank is not best:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, shown
+from polymargin._threads import in_threads, threads
 from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import prior_shift, reweighted
 from polymargin.estimators._flow import resolve_priors
@@ -120,7 +120,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         """
         self.__dict__.pop("weights_", None)
         members = self._resolved_members()
-        with shown(self.verbose) as progress:
+        with threads(self.n_jobs), shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
 
@@ -129,7 +129,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
                 count.advance()
                 return told
 
-            told = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(fitted)(m) for m in members)
+            told = in_threads(fitted, members)
         rows, honest = told[0][0], [log_p for _, log_p in told]
         assert rows.weights is not None
         first = members[0]

@@ -247,7 +247,6 @@ default="one-vs-one"
             codebook,
             decoder,
             lambda rows: self._trained(rows, codebook, decoder, progress, polish=False),
-            self.n_jobs,
         )
 
     def _honest(self) -> tuple[DecoderRows, Array]:

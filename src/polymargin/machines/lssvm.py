@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polymargin import _memory
 from polymargin._progress import Count, Progress
-from polymargin._threads import blas_threads_for
+from polymargin._threads import blas_threads_for, in_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.machines._gram import RowGroupGram
@@ -265,13 +265,20 @@ def fit_lssvm_bank(
     machines.expect(codebook.n_columns)
     for batch in batches:
         _set_parameters(bank, batch, C, gamma, selection, pools, polish, coarse, kernels)
-        for group in batch:
+
+        def solved(group: RowGroupGram) -> list[Block]:
+            blocks = []
             for block in _factorise(group, bank.gamma[group.columns], 1.0 / bank.C[group.columns]):
                 _solve(bank, block, targets)
                 machines.advance(block.columns.size)
                 if bank.blocks is not None:
-                    bank.blocks.append(block)
+                    blocks.append(block)
             group.release()
+            return blocks
+
+        for blocks in in_threads(solved, batch):
+            if bank.blocks is not None:
+                bank.blocks.extend(blocks)
     if keep_factors and data.kernel.precomputed:
         _constant_diagonal(data)
     # A row that a dichotomy does not use is new to it.

@@ -20,12 +20,13 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from polymargin._progress import Count
+from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import Choice, Pool, climb, rounded
 from polymargin.selection.samples import CANCELLED, RIDGE_LIMITS, Criterion, Part, Samples
+from polymargin.solvers import _lapack
 from polymargin.solvers.centring import Centring, centre
 from polymargin.solvers.ridge import inverse_diagonal, symmetric_inverse
 
@@ -150,12 +151,11 @@ def press_value(
     centring, A = centre(K, part.weights)
     _check_ridge(ridge, least_ridge, centring, magnitude)
     A[np.diag_indices_from(A)] += ridge
-    lower, info = lapack.dpotrf(A, lower=1, overwrite_a=1)
-    if info != 0:
+    if not _lapack.factor(A):
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
     centred, _ = centring.targets(part.targets[:, columns])
-    solution = lapack.dpotrs(lower, centred, lower=1)[0]
-    diagonal = inverse_diagonal(lower) - np.square(centring.bias_direction) / (centring.lift + ridge)
+    solution = _lapack.solve_factored(A, centred)
+    diagonal = inverse_diagonal(A) - np.square(centring.bias_direction) / (centring.lift + ridge)
     copies = np.maximum(part.weights if part.copies is None else part.copies, 1.0)
     factors = copies / centring.roots * ridge / (copies - 1.0 + ridge * diagonal)
     return part.weights @ np.square(factors[:, np.newaxis] * solution)
@@ -170,10 +170,9 @@ def _check_ridge(ridge: float, least_ridge: float, centring: Centring, magnitude
 def unbiased_inverse(A: Array, centring: Centring, ridge: float) -> Array:
     """Return P, the inverse of A + ε without the bias direction; A is overwritten."""
     A[np.diag_indices_from(A)] += ridge
-    lower, info = lapack.dpotrf(A, lower=1, overwrite_a=1, clean=1)
-    if info != 0:
+    if not _lapack.factor(A):
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
-    P = symmetric_inverse(lower)
+    P = symmetric_inverse(A)
     direction = centring.bias_direction
     P -= direction[:, np.newaxis] * (direction / (centring.lift + ridge))
     return P
@@ -317,7 +316,8 @@ def _telling(
     enough = int(np.searchsorted(np.cumsum(errors[order]), _SHARE * errors.sum())) + 1
     telling = np.sort(order[:enough])
     affordable = int((operations / telling.size) ** (1 / 3))
-    return [(groups[pool[number][0]].few(affordable), pool[number][1]) for number in telling]
+    parts = in_threads(lambda number: groups[pool[number][0]].few(affordable), telling.tolist())
+    return [(part, pool[number][1]) for part, number in zip(parts, telling, strict=True)]
 
 
 class _Press:
@@ -333,46 +333,50 @@ class _Press:
     ):
         self.kernel, self.parts, self.least_ridge, self.count = kernel, parts, least_ridge, count
         self.free = np.array(free)
+        self.weight = sum(float(part.weights.sum()) * columns.size for part, columns in parts)
 
     def value(self, choice: Choice) -> float:
         """Return the logarithm of PRESS, per unit of row weight and column; infinite where there is none."""
         self.count.expect(1)
-        value, weight = 0.0, 0.0
-        for part, columns in self.parts:
-            try:
-                of_columns = press_value(
-                    self.kernel, part, columns, choice.gamma, choice.ridge, self.least_ridge
-                )
-            except np.linalg.LinAlgError:
-                return np.inf
-            value += float(of_columns.sum())
-            weight += float(part.weights.sum()) * columns.size
+
+        def of_part(part: tuple[Part, Array]) -> float:
+            rows, columns = part
+            of_columns = press_value(
+                self.kernel, rows, columns, choice.gamma, choice.ridge, self.least_ridge
+            )
+            return float(of_columns.sum())
+
+        try:
+            value = sum(in_threads(of_part, self.parts))
+        except np.linalg.LinAlgError:
+            return np.inf
         self.count.advance(1.0)
-        return rounded(float(np.log(max(value, 1e-300) / weight)))
+        return rounded(float(np.log(max(value, 1e-300) / self.weight)))
 
     def evaluate(self, point: Array) -> tuple[float, Array]:
         """Return the same at (log gamma, log ε), and its slopes."""
         self.count.expect(1)
         gamma, ridge = (float(value) for value in np.exp(point))
-        value, slopes, weight = 0.0, np.zeros(2), 0.0
-        for part, columns in self.parts:
-            of_columns, of_slopes = press(
+
+        def of_part(part: tuple[Part, Array]) -> tuple[float, Array]:
+            rows, columns = part
+            of_columns, slopes = press(
                 self.kernel,
-                part.base,
-                part.weights,
-                part.targets[:, columns],
+                rows.base,
+                rows.weights,
+                rows.targets[:, columns],
                 gamma,
                 ridge,
-                copies=part.copies,
+                copies=rows.copies,
                 with_gamma=bool(self.free[0]),
                 least_ridge=self.least_ridge,
             )
-            value += float(of_columns.sum())
-            slopes += of_slopes.sum(axis=0)
-            weight += float(part.weights.sum()) * columns.size
+            return float(of_columns.sum()), slopes.sum(axis=0)
+
+        values, slopes = zip(*in_threads(of_part, self.parts), strict=True)
         self.count.advance(1.0)
-        value = max(value, 1e-300)
-        return float(np.log(value / weight)), np.where(self.free, slopes / value, 0.0)
+        value = max(sum(values), 1e-300)
+        return float(np.log(value / self.weight)), np.where(self.free, sum(slopes) / value, 0.0)
 
 
 def _polished(exact: _Press, start: Choice, ridge_curvature: float) -> Choice:

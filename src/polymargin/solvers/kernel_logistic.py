@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, lapack, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import softmax
 
+from polymargin.solvers import _lapack
 from polymargin.solvers.ridge import symmetric_inverse
 
 Array = NDArray[Any]
@@ -363,7 +364,6 @@ def _along(point: Sequence[Array], step: Sequence[Array], targets: Array, weight
 
 def _cholesky(A: Array) -> Array:
     """Return the lower Cholesky factor of A, which is overwritten."""
-    factor, info = lapack.dpotrf(A, lower=1, overwrite_a=1, clean=1)
-    if info != 0:
+    if not _lapack.factor(A):
         raise np.linalg.LinAlgError(_INDEFINITE)
-    return np.asarray(factor)
+    return A

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from polymargin.solvers import _lapack
+
 Array = NDArray[Any]
 
 #: From this many different ridges on, one eigendecomposition is cheaper than Cholesky factorisations with inverses.
@@ -48,7 +50,7 @@ class CholeskyFactor:
 
     def solve(self, Y: Array) -> Array:
         """Return (A + εI)⁻¹Y."""
-        return lapack.dpotrs(self.lower, Y, lower=1)[0]
+        return _lapack.solve_factored(self.lower, Y)
 
     def inverse_diagonal(self) -> Array:
         """Return the diagonal of the inverse, the same for every column."""
@@ -97,28 +99,28 @@ def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
     """Factor A + ridge I for `n_columns` columns; A is kept."""
     shifted = np.array(A, order="F")
     shifted[np.diag_indices_from(shifted)] += ridge
-    lower, info = lapack.dpotrf(shifted, lower=1, overwrite_a=1)
-    if info != 0:
+    if not _lapack.factor(shifted):
         raise NotPositiveDefinite(
             "the kernel matrix is not positive semi-definite: its negative eigenvalues are larger than the "
             "regularisation 1/C; use a positive definite kernel, or a smaller C"
         )
-    return CholeskyFactor(lower, n_columns)
+    return CholeskyFactor(shifted, n_columns)
 
 
 def inverse_diagonal(lower: Array) -> Array:
     """Return the diagonal of (LLᵀ)⁻¹, shape (n,), for half the price of the whole: the squares of L⁻¹ added up."""
-    inverse, _ = lapack.dtrtri(lower, lower=1)
+    inverse = np.array(lower, order="F")
+    _lapack.invert_triangle(inverse)
     return np.einsum("ij,ij->j", inverse, inverse)
 
 
 def symmetric_inverse(lower: Array) -> Array:
     """Return the whole inverse from a Cholesky factor with zeros above its diagonal, which is overwritten."""
-    inverse, _ = lapack.dpotri(lower, lower=1, overwrite_c=1)
+    _lapack.invert_factored(lower)
     # The other half fills the zeros.
-    inverse += inverse.T
-    inverse[np.diag_indices_from(inverse)] *= 0.5
-    return np.asarray(inverse)
+    lower += lower.T
+    lower[np.diag_indices_from(lower)] *= 0.5
+    return lower
 
 
 def spectral(A: Array, ridges: Array) -> SpectralFactor:

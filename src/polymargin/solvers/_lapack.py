@@ -1,0 +1,102 @@
+"""Cholesky factors by LAPACK without the interpreter's lock, so that threads factor different matrices at once.
+
+SciPy's own wrappers hold the lock while LAPACK works. These call the same routines, which SciPy exports for Cython,
+through ctypes, which lets go of it. All matrices are square, double and in Fortran order; results replace what was there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cython_lapack
+
+Array = NDArray[Any]
+
+
+def _routine(name: str, n_arguments: int) -> Callable[..., None]:
+    """Return a routine of LAPACK, all of whose arguments are addresses."""
+    capsule = cython_lapack.__pyx_capi__[name]
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+    address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)
+    return signature(address_of(capsule, name_of(capsule)))
+
+
+_dpotrf = _routine("dpotrf", 5)
+_dpotri = _routine("dpotri", 5)
+_dpotrs = _routine("dpotrs", 8)
+_dtrtri = _routine("dtrtri", 6)
+
+#: So many columns at a time are cleared above the diagonal.
+_STRIPE = 64
+_LOWER = ctypes.byref(ctypes.c_char(b"L"))
+_NOT_UNIT = ctypes.byref(ctypes.c_char(b"N"))
+
+
+def _integer(value: int) -> Any:
+    return ctypes.byref(ctypes.c_int(value))
+
+
+def _check(A: Array) -> None:
+    if A.dtype != np.float64 or A.ndim != 2 or not A.flags.f_contiguous or not A.flags.writeable:
+        raise ValueError("LAPACK needs a writeable matrix of doubles in Fortran order")
+
+
+def factor(A: Array) -> bool:
+    """Replace A by its lower Cholesky factor, with zeros above the diagonal; return whether it is positive definite.
+
+    Examples
+    --------
+    >>> A = np.array([[4.0, 2.0], [2.0, 5.0]], order="F")
+    >>> factor(A), A
+    (True, array([[2., 0.],
+           [1., 2.]]))
+    """
+    _check(A)
+    size, info = _integer(A.shape[0]), ctypes.c_int()
+    _dpotrf(_LOWER, size, A.ctypes.data, size, ctypes.byref(info))
+    for start in range(0, A.shape[0], _STRIPE):
+        stripe = slice(start, start + _STRIPE)
+        A[:start, stripe] = 0.0
+        A[stripe, stripe] = np.tril(A[stripe, stripe])
+    return info.value == 0
+
+
+def invert_factored(lower: Array) -> None:
+    """Replace L by the lower triangle of (LLᵀ)⁻¹; what is above the diagonal stays."""
+    _check(lower)
+    size, info = _integer(lower.shape[0]), ctypes.c_int()
+    _dpotri(_LOWER, size, lower.ctypes.data, size, ctypes.byref(info))
+    _succeeded(info)
+
+
+def invert_triangle(lower: Array) -> None:
+    """Replace L by L⁻¹."""
+    _check(lower)
+    size, info = _integer(lower.shape[0]), ctypes.c_int()
+    _dtrtri(_LOWER, _NOT_UNIT, size, lower.ctypes.data, size, ctypes.byref(info))
+    _succeeded(info)
+
+
+def solve_factored(lower: Array, Y: Array) -> Array:
+    """Return (LLᵀ)⁻¹Y, shape (n, L), in Fortran order; Y is kept."""
+    _check(lower)
+    if Y.ndim != 2 or Y.shape[0] != lower.shape[0]:
+        raise ValueError(f"a matrix of {lower.shape[0]} rows has no solution for the shape {Y.shape}")
+    solution = np.array(Y, dtype=np.float64, order="F")
+    size, info = _integer(lower.shape[0]), ctypes.c_int()
+    width = _integer(Y.shape[1])
+    _dpotrs(_LOWER, size, width, lower.ctypes.data, size, solution.ctypes.data, size, ctypes.byref(info))
+    _succeeded(info)
+    return solution
+
+
+def _succeeded(info: ctypes.c_int) -> None:
+    if info.value != 0:
+        raise np.linalg.LinAlgError("the matrix is singular")
