@@ -1,7 +1,17 @@
-"""The limit on BLAS threads, in a process of its own: the tests themselves run with one thread."""
+"""Threads that share work; and the limit on those of BLAS, in a process of its own: the tests run with one."""
 
 import subprocess
 import sys
+import threading
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.datasets import load_wine
+from sklearn.preprocessing import StandardScaler
+
+from polymargin import AutoKernelClassifier, LSSVMClassifier
+from polymargin._threads import in_threads, n_threads, threads
 
 CODE = """
 import os
@@ -27,14 +37,15 @@ with blas_threads_for(10):
     assert set(threads()) == {1}
 assert threads() == before
 
-# Two threads whose limits overlap: the first to come is the first to go.
-first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+# Two threads whose limits overlap: the first to come is the first to go, and still alive.
+first_in, second_in, first_out, second_out = (threading.Event() for _ in range(4))
 
 def first():
     with blas_threads_for(10):
         first_in.set()
         second_in.wait(10)
     first_out.set()
+    second_out.wait(10)
 
 def second():
     first_in.wait(10)
@@ -42,6 +53,7 @@ def second():
         second_in.set()
         first_out.wait(10)
         assert set(threads()) == {1}
+    second_out.set()
 
 pair = [threading.Thread(target=first), threading.Thread(target=second)]
 [thread.start() for thread in pair]
@@ -55,3 +67,59 @@ def test_the_limit_holds_while_anybody_wants_it_and_is_lifted_after():
     result = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     assert "fine" in result.stdout or "one thread here" in result.stdout
+
+
+def test_work_is_shared_and_results_keep_their_order():
+    meeting = threading.Barrier(3)
+
+    def meet(item):
+        meeting.wait(10)  # nobody gets on unless three work at once
+        return item * item
+
+    with threads(3):
+        assert n_threads() == 3
+        assert in_threads(meet, [1, 2, 3]) == [1, 4, 9]
+    assert n_threads() == 1
+
+
+def test_nested_work_does_not_wait_for_helpers_that_are_busy():
+    def outer(item):
+        return sum(in_threads(lambda inner: item * inner, range(50)))
+
+    with threads(2):
+        assert in_threads(outer, range(8)) == [item * sum(range(50)) for item in range(8)]
+
+
+def test_a_block_within_a_block_has_the_threads_of_the_outer_one():
+    with threads(2), threads(5):
+        assert n_threads() == 2
+
+
+def test_workers_see_the_error_state_of_the_caller():
+    with threads(2), np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        in_threads(lambda item: np.ones(1) / np.zeros(1), range(4))
+
+
+@pytest.mark.parametrize("failing", [0, 7])
+def test_a_failure_ends_the_work_and_is_told(failing):
+    done = []
+
+    def work(item):
+        if item == failing:
+            raise KeyError("this one")
+        done.append(item)
+
+    with threads(2):
+        with pytest.raises(KeyError, match="this one"):
+            in_threads(work, range(8))
+        assert in_threads(abs, [-1, -2]) == [1, 2]  # and the helpers are there for the next
+    assert failing not in done
+
+
+@pytest.mark.parametrize("estimator", [LSSVMClassifier, AutoKernelClassifier])
+def test_the_number_of_threads_does_not_show(estimator):
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    one, three = (estimator(n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 3))
+    assert_array_equal(one.predict_proba(X), three.predict_proba(X))
+    assert_array_equal(one.loo_log_proba_, three.loo_log_proba_)

@@ -41,7 +41,14 @@ class _OneThread:
         with self._lock:
             self._wanted -= 1
             if self._wanted == 0:
+                for library in self._controller.lib_controllers if self._controller else ():
+                    # threadpoolctl 3.8 listens to the thread that set a limit alone, and we may be another.
+                    getattr(library, "clear_controlling_thread", _nothing)(force=True)
                 self._limit.__exit__(*error)
+
+
+def _nothing(force: bool) -> None:
+    """Do nothing: before threadpoolctl 3.8 every thread may lift a limit."""
 
 
 _one_thread = _OneThread()
@@ -112,6 +119,12 @@ def threads(n_jobs: int | None) -> Iterator[None]:
     finally:
         _helpers.reset(token)
         helpers.close()
+
+
+def n_threads() -> int:
+    """Return how many threads share work here."""
+    helpers = _helpers.get()
+    return 1 if helpers is None else helpers.number + 1
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

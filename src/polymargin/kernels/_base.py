@@ -8,6 +8,7 @@ not depend on the kernel's parameter; the *map* turns it into kernel values for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,12 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from polymargin._threads import in_threads
+
 Array = NDArray[Any]
+
+#: The rows of a strip of a symmetric matrix.
+_STRIP = 64
 
 
 class Kernel(ABC):
@@ -83,6 +89,40 @@ class Kernel(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def symmetric(n: int, strip: Callable[[slice, slice], Array], dtype: Any = np.float64) -> Array:
+    """Return a symmetric matrix, shape (n, n), from its strips on and above the diagonal; threads share them.
+
+    Parameters
+    ----------
+    n : int
+        The number of rows.
+    strip : callable (rows, columns) -> ndarray
+        Returns the entries of some rows and columns; rounding may differ on the two sides of the diagonal.
+    dtype : dtype
+        The type of the entries.
+
+    Examples
+    --------
+    >>> x = np.arange(3.0)
+    >>> symmetric(3, lambda rows, columns: np.subtract.outer(x[rows], x[columns]) ** 2)
+    array([[0., 1., 4.],
+           [1., 0., 1.],
+           [4., 1., 0.]])
+    """
+    matrix = np.empty((n, n), dtype)
+
+    def fill(start: int) -> None:
+        rows = slice(start, min(start + _STRIP, n))
+        entries = strip(rows, slice(start, n))
+        square = np.tril(entries[:, : entries.shape[0]])
+        matrix[rows, rows] = square + np.tril(square, -1).T
+        matrix[rows, rows.stop :] = entries[:, entries.shape[0] :]
+        matrix[rows.stop :, rows] = entries[:, entries.shape[0] :].T
+
+    in_threads(fill, range(0, n, _STRIP))
+    return matrix
 
 
 def inner_products(X: Any, Z: Any = None) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.kernels._base import Array, Kernel
+from polymargin.kernels._base import Array, Kernel, symmetric
 from polymargin.kernels.laplacian import Laplacian
 from polymargin.kernels.rbf import RBF
 
@@ -33,9 +33,21 @@ class Blend(Kernel):
 
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return both distances, as the two parts of complex numbers."""
-        base = np.empty((X.shape[0], (X if Z is None else Z).shape[0]), dtype=np.complex128)
-        np.multiply(_LAPLACIAN.base(X, Z), self.ratio, out=base.real)
-        base.imag = _RBF.base(X, Z)
+        if Z is not None:
+            return self._both(_LAPLACIAN.base(X, Z), _RBF.base(X, Z))
+        rough, smooth = _LAPLACIAN.strips(X), _RBF.strips(X)
+        base = symmetric(
+            X.shape[0],
+            lambda rows, columns: self._both(rough(rows, columns), smooth(rows, columns)),
+            np.complex128,
+        )
+        np.fill_diagonal(base, 0.0)
+        return base
+
+    def _both(self, rough: Array, smooth: Array) -> Array:
+        base = np.empty(rough.shape, dtype=np.complex128)
+        np.multiply(rough, self.ratio, out=base.real)
+        base.imag = smooth
         return base
 
     def base_diagonal(self, X: Any) -> Array:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import manhattan_distances
 
-from polymargin.kernels._base import Array, Kernel, weighted_moments
+from polymargin.kernels._base import Array, Kernel, symmetric, weighted_moments
 
 
 class Laplacian(Kernel):
@@ -16,8 +18,11 @@ class Laplacian(Kernel):
 
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the city-block distances."""
-        X = _short_indices(X)
-        return manhattan_distances(X, X if Z is None else _short_indices(Z))
+        return symmetric(X.shape[0], self.strips(X)) if Z is None else _distances(X, Z)
+
+    def strips(self, X: Any) -> Callable[[slice, slice], Array]:
+        """Return what computes the distances of some rows of X from others; see `symmetric`."""
+        return lambda rows, columns: _distances(X[rows], X[columns])
 
     def base_diagonal(self, X: Any) -> Array:
         """Return zeros: no row has a distance to itself."""
@@ -40,6 +45,13 @@ class Laplacian(Kernel):
         _, variance = weighted_moments(X / largest, weights)
         distance = 2.0 / np.sqrt(np.pi) * largest * float(np.sqrt(variance).sum())
         return 1.0 / distance if distance > 0 else 1.0
+
+
+def _distances(X: Any, Z: Any) -> Array:
+    """Return the city-block distances, shape (n, m)."""
+    if sparse.issparse(X) or sparse.issparse(Z):
+        return manhattan_distances(_short_indices(X), _short_indices(Z))
+    return cdist(X, Z, "cityblock")
 
 
 def _short_indices(X: Any) -> Any:

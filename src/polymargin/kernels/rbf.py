@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from polymargin.kernels._base import Array, Kernel, inner_products, squared_norms, weighted_moments
+from polymargin.kernels._base import Array, Kernel, inner_products, squared_norms, symmetric, weighted_moments
 
 
 class RBF(Kernel):
@@ -15,25 +16,22 @@ class RBF(Kernel):
 
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the squared Euclidean distances, never negative, zero on the diagonal when Z is None."""
-        symmetric = Z is None
-        if symmetric:
-            Z = X
-        if not sparse.issparse(X) and not sparse.issparse(Z):
-            # Distances do not see a shift, rounding does: |x|² + |z|² - 2x·z loses the digits of a common mean.
-            centre = Z.mean(axis=0)
-            X, Z = (X - centre, None) if symmetric else (X - centre, Z - centre)
-            Z = X if Z is None else Z
-        base = inner_products(X, Z)
-        base *= -2.0
-        base += squared_norms(X)[:, np.newaxis]
-        base += squared_norms(Z)[np.newaxis, :]
-        np.maximum(base, 0.0, out=base)
-        if symmetric:
+        if Z is None:
+            base = symmetric(X.shape[0], self.strips(X))
             np.fill_diagonal(base, 0.0)
-            # The two sums above round differently on the two sides of the diagonal.
-            base += base.T.copy()
-            base *= 0.5
-        return base
+            return base
+        if not sparse.issparse(X) and not sparse.issparse(Z):
+            centre = Z.mean(axis=0)
+            X, Z = X - centre, Z - centre
+        return _squared_distances(X, squared_norms(X), Z, squared_norms(Z))
+
+    def strips(self, X: Any) -> Callable[[slice, slice], Array]:
+        """Return what computes the distances of some rows of X from others; see `symmetric`."""
+        if not sparse.issparse(X):
+            # Distances do not see a shift, rounding does: |x|² + |z|² - 2x·z loses the digits of a common mean.
+            X = X - X.mean(axis=0)
+        norms = squared_norms(X)
+        return lambda rows, columns: _squared_distances(X[rows], norms[rows], X[columns], norms[columns])
 
     def base_diagonal(self, X: Any) -> Array:
         """Return zeros: no row has a distance to itself."""
@@ -55,3 +53,12 @@ class RBF(Kernel):
         _, variance = weighted_moments(X, weights)
         distance = 2.0 * float(variance.sum())
         return 1.0 / distance if distance > 0 else 1.0
+
+
+def _squared_distances(X: Any, norms: Array, Z: Any, Z_norms: Array) -> Array:
+    """Return |x|² + |z|² - 2x·z, but nothing below zero."""
+    distances = inner_products(X, Z)
+    distances *= -2.0
+    distances += norms[:, np.newaxis]
+    distances += Z_norms
+    return np.maximum(distances, 0.0, out=distances)

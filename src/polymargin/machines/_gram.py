@@ -42,8 +42,14 @@ class RowGroupGram:
 
     @cached_property
     def base(self) -> Array:
-        base = self.data.base_among(self.rows)
-        check_base(base, self.data.kernel)
+        return self._base_among(self.rows)
+
+    def _base_among(self, rows: Array) -> Array:
+        """Return the base matrix among some of the training rows, which is refused if it is no Gram matrix."""
+        data = self.data
+        base = data.base_among(rows)
+        if data.kernel.untrusted or data.whole_base is None or not data.finite:
+            check_base(base, data.kernel)
         return base
 
     def release(self) -> None:
@@ -53,7 +59,9 @@ class RowGroupGram:
 
     def centred(self, gamma: float) -> tuple[Centring, Array]:
         """Return the centring and the centred matrix A for one gamma."""
-        return _centred(self.data.kernel, self.base, gamma, self.weights)
+        shared = self.data.shared_gram_among(self.rows, gamma)
+        K = _values(self.kernel, self.base, gamma) if shared is None else shared
+        return _centred(self.kernel, K, self.weights)
 
     @cached_property
     def sample(self) -> Array:
@@ -69,7 +77,7 @@ class RowGroupGram:
         if (gamma, sample) not in self._levels:
             part = self.sample if sample else np.arange(self.rows.size)
             base = self.base[np.ix_(part, part)] if sample else self.base
-            centring, A = _centred(self.data.kernel, base, gamma, self.weights[part])
+            centring, A = _centred(self.kernel, _values(self.kernel, base, gamma), self.weights[part])
             level = evidence.LevelTwo.of(A, centring, self.targets[part])
             trace = float(np.diagonal(base).real @ self.weights[part])
             _check_spectrum(level.form.eigenvalues, trace, self.data.kernel)
@@ -99,8 +107,7 @@ class RowGroupGram:
         if first.size > size:
             part = _evenly(part, self.data.class_index[self.rows[first]], size)
         kept = first[part]
-        base = self.data.base_among(self.rows[kept])
-        check_base(base, self.data.kernel)
+        base = self._base_among(self.rows[kept])
         counted = None if self.counted is None else self.counted[kept]
         return Part(base, weights[part], self.targets[kept], counted, copies[part])
 
@@ -130,10 +137,16 @@ def check_base(base: Array, kernel: Kernel) -> None:
             raise NotPositiveDefinite(f"the kernel matrix is not positive semi-definite; {_remedy(kernel)}")
 
 
-def _centred(kernel: Kernel, base: Array, gamma: float, weights: Array) -> tuple[Centring, Array]:
-    """Return the centring and the centred matrix A of the kernel for one gamma."""
+def _values(kernel: Kernel, base: Array, gamma: float) -> Array:
+    """Return the kernel's values, infinite ones included."""
     with np.errstate(over="ignore", invalid="ignore"):
-        centring, A = centre(kernel.apply(base, gamma), weights)
+        return kernel.apply(base, gamma)
+
+
+def _centred(kernel: Kernel, K: Array, weights: Array) -> tuple[Centring, Array]:
+    """Return the centring and the centred matrix A of the kernel's values, which are overwritten."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        centring, A = centre(K, weights)
     if not np.isfinite(centring.grand_mean):
         raise ValueError(f"the kernel matrix holds infinite or undefined values; {_remedy(kernel)}")
     return centring, A

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
 
 Array = NDArray[Any]
 
 #: The kernel's base matrix among all rows is computed once, and kept while machines are fitted, up to so many bytes.
 KEPT_BYTES = 2.0**29
+#: So many rows of the kernel matrix are computed at a time.
+_STRIP = 64
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,12 @@ class TrainingRows:
             other.__dict__["distinct"] = self.distinct
         return other
 
-    @cached_property
+    @property
     def _base(self) -> Array:
-        return self.kernel.base_among(self.X, np.arange(self.X.shape[0]))
+        # No cached_property: that of Python 3.11 lets only one thread in, whatever the rows.
+        if "_known_base" not in self.__dict__:
+            self.__dict__["_known_base"] = self.kernel.base_among(self.X, np.arange(self.X.shape[0]))
+        return self.__dict__["_known_base"]
 
     @property
     def whole_base(self) -> Array | None:
@@ -100,11 +106,45 @@ class TrainingRows:
     def base_among(self, rows: Array) -> Array:
         """Return the kernel's base matrix among some of the rows, a new array."""
         whole = self.whole_base
-        return self.kernel.base_among(self.X, rows) if whole is None else whole[np.ix_(rows, rows)]
+        return self.kernel.base_among(self.X, rows) if whole is None else _among(whole, rows)
+
+    @cached_property
+    def finite(self) -> bool:
+        """Whether the base matrix among all rows has neither infinite nor undefined entries."""
+        return bool(np.isfinite(self._base).all())
+
+    def share_gram(self, gamma: float) -> None:
+        """Compute the kernel's values among all rows once, for whoever will ask for them with this gamma."""
+        whole = self.whole_base
+        if whole is None or self._shared_gram[0] == gamma:
+            return
+        values = np.empty(whole.shape)
+
+        def fill(start: int) -> None:
+            values[start : start + _STRIP] = self.kernel.apply(whole[start : start + _STRIP], gamma)
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            in_threads(fill, range(0, len(whole), _STRIP))
+        self.__dict__["_shared_gram"] = gamma, values
+
+    @cached_property
+    def _shared_gram(self) -> tuple[float, Array | None]:
+        return np.nan, None
+
+    def shared_gram(self, gamma: float) -> Array | None:
+        """Return the kernel's values among all rows for one gamma, if they were computed to be shared."""
+        known, values = self._shared_gram
+        return values if known == gamma else None
+
+    def shared_gram_among(self, rows: Array, gamma: float) -> Array | None:
+        """Return the kernel's values among some rows, a new array, if those among all were computed to be shared."""
+        values = self.shared_gram(gamma)
+        return None if values is None else _among(values, rows)
 
     def release(self) -> None:
-        """Forget the base matrix."""
-        self.__dict__.pop("_base", None)
+        """Forget the base matrix and the kernel's values."""
+        self.__dict__.pop("_known_base", None)
+        self.__dict__.pop("_shared_gram", None)
 
     @cached_property
     def distinct(self) -> DistinctRows:
@@ -127,6 +167,11 @@ class TrainingRows:
             number = np.unique(number, return_inverse=True)[1] * (int(label.max()) + 1) + label
         _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
         return DistinctRows(first, inverse)
+
+
+def _among(matrix: Array, rows: Array) -> Array:
+    """Return the part of a square matrix that belongs to some rows, a new array."""
+    return matrix.take(rows, axis=0).take(rows, axis=1)
 
 
 def content_rank(X: Any) -> Array:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from polymargin import _memory
 from polymargin._progress import Count, Progress
-from polymargin._threads import blas_threads_for, in_threads
+from polymargin._threads import blas_threads_for, in_threads, n_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.machines._gram import RowGroupGram
@@ -118,6 +118,10 @@ class LSSVMBank:
 
     def training_margins(self) -> Array:
         """Return z of every machine for the rows they were trained on, shape (n, L)."""
+        if np.unique(self.gamma).size == 1:
+            K = self.data.shared_gram(float(self.gamma[0]))
+            if K is not None:
+                return K @ self.dual_coef.T + self.intercept
         known = self.data.whole_base
         if known is None:
             return self.margins(self.data.X)
@@ -236,7 +240,10 @@ def fit_lssvm_bank(
     held = max(sum(float(data.base_bytes) * group.rows.size**2 for group in batch) for batch in batches)
     kept = sum(8.0 * group.rows.size**2 for group in groups) if keep_factors else 0.0
     _memory.require(
-        (32.0 + data.base_bytes) * largest**2 + min(data.whole_bytes, KEPT_BYTES) + held + kept,
+        (32.0 + data.base_bytes) * largest**2 * min(n_threads(), len(groups))
+        + 2.0 * min(data.whole_bytes, KEPT_BYTES)
+        + held
+        + kept,
         f"the kernel matrix of {largest} rows with its factorisations",
         "fit fewer rows"
         + (
@@ -265,6 +272,8 @@ def fit_lssvm_bank(
     machines.expect(codebook.n_columns)
     for batch in batches:
         _set_parameters(bank, batch, C, gamma, selection, pools, polish, coarse, kernels)
+        if len(batches) == 1 and not data.kernel.untrusted and np.unique(bank.gamma).size == 1:
+            data.share_gram(float(bank.gamma[0]))
 
         def solved(group: RowGroupGram) -> list[Block]:
             blocks = []

@@ -341,9 +341,7 @@ class _Press:
 
         def of_part(part: tuple[Part, Array]) -> float:
             rows, columns = part
-            of_columns = press_value(
-                self.kernel, rows, columns, choice.gamma, choice.ridge, self.least_ridge
-            )
+            of_columns = press_value(self.kernel, rows, columns, choice.gamma, choice.ridge, self.least_ridge)
             return float(of_columns.sum())
 
         try:

@@ -1,7 +1,8 @@
 """Cholesky factors by LAPACK without the interpreter's lock, so that threads factor different matrices at once.
 
 SciPy's own wrappers hold the lock while LAPACK works. These call the same routines, which SciPy exports for Cython,
-through ctypes, which lets go of it. All matrices are square, double and in Fortran order; results replace what was there.
+through ctypes, which lets go of it. All matrices are square, double and in Fortran order; results replace what was
+there.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def _integer(value: int) -> Any:
 
 
 def _check(A: Array) -> None:
-    if A.dtype != np.float64 or A.ndim != 2 or not A.flags.f_contiguous or not A.flags.writeable:
-        raise ValueError("LAPACK needs a writeable matrix of doubles in Fortran order")
+    square = A.ndim == 2 and A.shape[0] == A.shape[1]
+    if A.dtype != np.float64 or not square or not A.flags.f_contiguous or not A.flags.writeable:
+        raise ValueError("LAPACK needs a writeable, square matrix of doubles in Fortran order")
 
 
 def factor(A: Array) -> bool:

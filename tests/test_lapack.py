@@ -1,0 +1,85 @@
+"""LAPACK through ctypes, against NumPy and SciPy."""
+
+import threading
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import lapack
+
+from polymargin.solvers import _lapack
+
+
+def positive_definite(n, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, n + 2))
+    return np.asfortranarray(X @ X.T)
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 200])
+def test_everything_about_one_matrix(n):
+    A = positive_definite(n)
+    lower = A.copy(order="F")
+    assert _lapack.factor(lower)
+    assert_array_equal(np.triu(lower, 1), 0.0)
+    assert_allclose(lower @ lower.T, A, atol=1e-12 * np.abs(A).max())
+    assert_array_equal(lower, lapack.dpotrf(A, lower=1, clean=1)[0])
+
+    Y = np.random.default_rng(1).normal(size=(n, 3))
+    kept = Y.copy()
+    assert_allclose(A @ _lapack.solve_factored(lower, Y), Y, atol=1e-8)
+    assert_array_equal(Y, kept)
+
+    triangle = lower.copy(order="F")
+    _lapack.invert_triangle(triangle)
+    assert_allclose(triangle @ lower, np.eye(n), atol=1e-8)
+
+    inverse = lower.copy(order="F")
+    _lapack.invert_factored(inverse)
+    assert_allclose(np.tril(inverse), np.tril(np.linalg.inv(A)), rtol=1e-6, atol=1e-9)
+
+
+def test_what_is_not_positive_definite():
+    assert not _lapack.factor(np.asfortranarray([[1.0, 2.0], [2.0, 1.0]]))
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        _lapack.invert_triangle(np.asfortranarray([[1.0, 0.0], [2.0, 0.0]]))
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        np.eye(3, dtype=np.float32),
+        np.arange(9.0).reshape(3, 3),
+        np.zeros((2, 3), order="F"),
+        np.zeros(3),
+        np.broadcast_to(1.0, (1, 1)),
+    ],
+    ids=["single precision", "C order", "not square", "a vector", "read-only"],
+)
+def test_what_would_corrupt_memory_is_refused(A):
+    with pytest.raises(ValueError, match="LAPACK needs"):
+        _lapack.factor(A)
+
+
+def test_right_hand_sides_of_another_size_are_refused():
+    lower = np.eye(3, order="F")
+    with pytest.raises(ValueError, match="3 rows"):
+        _lapack.solve_factored(lower, np.ones((4, 1)))
+
+
+def test_threads_factor_at_once():
+    """While one thread is inside LAPACK, another runs Python: that is what these wrappers are for."""
+    A = positive_definite(900)
+    inside, counted = threading.Event(), []
+
+    def factor():
+        inside.set()
+        _lapack.factor(A)
+        inside.clear()
+
+    thread = threading.Thread(target=factor)
+    thread.start()
+    inside.wait(10)
+    while inside.is_set():
+        counted.append(None)
+    thread.join()
+    assert len(counted) > 1
