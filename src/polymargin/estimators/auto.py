@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, shown
@@ -17,7 +17,7 @@ from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import prior_shift, reweighted
 from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._pool import pool_weights, pooled
-from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.estimators._soft_labels import DecoderRows, are_soft
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.kernels import Polynomial
 
@@ -38,7 +38,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     ----------
     members : sequence of LSSVMClassifier or None, default=None
         The members, which are cloned. Their decoding must be probabilistic and learned. None: one-vs-one machines with
-        the kernels "blend" and ``Polynomial(2, centred=True)``, and one-vs-all machines with "laplacian".
+        the kernels "blend" and ``Polynomial(2, centred=True)``, and one-vs-all machines with the latter; the last two
+        are one where there are two classes.
     priors : None, "uniform", "empirical" or array of shape (K,), default=None
         The class frequencies to expect in use. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
@@ -119,7 +120,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         self.__dict__.pop("weights_", None)
-        members = self._resolved_members()
+        members = self._resolved_members(_n_classes(y))
         with threads(self.n_jobs), shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
@@ -172,14 +173,13 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         log_p = self.predict_log_proba(X)
         return log_p[:, 1] - log_p[:, 0] if self.classes_.size == 2 else log_p
 
-    def _resolved_members(self) -> list[LSSVMClassifier]:
+    def _resolved_members(self, n_classes: int) -> list[LSSVMClassifier]:
         """Return fresh members."""
         if self.members is None:
-            members = [
-                LSSVMClassifier(kernel="blend"),
-                LSSVMClassifier(kernel=Polynomial(2, centred=True)),
-                LSSVMClassifier(kernel="laplacian", coding="one-vs-all"),
-            ]
+            quadratic = Polynomial(2, centred=True)
+            members = [LSSVMClassifier(kernel="blend"), LSSVMClassifier(kernel=quadratic)]
+            if n_classes > 2:  # else one-vs-all is one-vs-one
+                members.append(LSSVMClassifier(kernel=quadratic, coding="one-vs-all"))
         else:
             members = [clone(member) for member in self.members]
         if not members:
@@ -205,3 +205,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _n_classes(y: Any) -> int:
+    """Return the number of classes in labels or soft labels."""
+    return np.asarray(y).shape[1] if are_soft(y) else np.unique(column_or_1d(y)).size
