@@ -9,7 +9,9 @@ are two criteria:
   one-vs-all coding the paper counts, of every row, the column of its own class only; so do we.
 
 The search is coarse first, on small samples of all groups of rows at once: one batch of eigendecompositions for each
-gamma serves every ridge ε = 1/C (`Samples`). Then a few steps down the exact gradient, which one Cholesky factor gives
+gamma serves every ridge ε = 1/C (`Samples`). With the best ridge, PRESS falls and then rises along gamma, or is flat
+where a kernel is so wide that it is as good as linear: it is enough to have the least value between two others, and the
+minimum of the parabola through the three. Then a few steps down the exact gradient, which one Cholesky factor gives
 (`press`), on larger samples of the groups that matter.
 """
 
@@ -28,25 +30,23 @@ from polymargin.selection.lattice import Choice, Pool, climb, rounded
 from polymargin.selection.samples import CANCELLED, RIDGE_LIMITS, Criterion, Part, Samples
 from polymargin.solvers import _lapack
 from polymargin.solvers.centring import Centring, centre
-from polymargin.solvers.ridge import inverse_diagonal, symmetric_inverse
+from polymargin.solvers.ridge import symmetric_inverse
 
 Array = NDArray[Any]
 
-__all__ = ["Group", "choose", "press", "press_value", "unbiased_inverse"]
+__all__ = ["Group", "choose", "press", "unbiased_inverse"]
 
 #: The least ridge is also this times the square of the weight of the rows: below, rounding decides.
 _ROUNDING = 1e-14
 #: The coarse search samples between so many rows of every group, and about as many as make for so many operations.
 _SAMPLED_ROWS, _SAMPLED_OPERATIONS = (40, 200), 8e6
 #: There are no further steps for "gcv", so it looks at more rows at once.
-_GCV_ROWS = (40, 700)
+_GCV_ROWS, _GCV_OPERATIONS = (40, 700), 3e8
 #: Of pools with more groups than this, so many are searched.
 _GROUPS = 30
-#: So many of the best points and valleys found on the samples are compared on more rows, in so many operations.
-_BEST, _COMPARED_OPERATIONS = 3, 1e8
-#: gamma is tried at these points of the lattice unit · 2^(k/2), then this far from the best of them.
-COARSE, BETWEEN = range(-16, 9, 6), 3
-#: A step beyond the range of gamma must lower the criterion by this share.
+#: gamma is tried at these points of the lattice unit · 2^(k/2), then by the same step beyond the best one.
+COARSE: dict[Criterion, range] = {"loo": range(-4, 3, 6), "gcv": range(-16, 9, 6)}
+#: Another step beyond must lower the criterion by this share.
 _LEAST_GAIN = 1e-3
 #: Steps down the gradient of the logarithm of PRESS in (log gamma, log ε): how many at most, the longest, and the gain
 #: below which none is taken; the curvature in log gamma to begin with, and the least and largest in log ε.
@@ -54,7 +54,7 @@ _STEPS, _LONGEST, _ENOUGH = 5, 2.0, 5e-4
 _CURVATURE, _CURVATURES = 0.1, (0.003, 1.0)
 #: They look at the groups that carry this share of the criterion, and at so many of their rows that a step takes this
 #: many operations (a group of m rows takes m³).
-_SHARE, _OPERATIONS = 0.95, 3e8
+_SHARE, _OPERATIONS = 0.95, 1e8
 
 
 class Group(Protocol):
@@ -84,7 +84,7 @@ def press(
     with_gamma: bool = True,
     least_ridge: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Return the PRESS of every column, shape (L,), and its derivatives in log gamma and log ε, shape (L, 2).
+    """Return the PRESS of every column, shape (L,), and the slopes of their sum in log gamma and log ε, shape (2,).
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def press(
     copies : ndarray of shape (n,) or None
         How many rows each stands for, one of which is left out; None: the weights.
     with_gamma : bool
-        Whether the derivative in log gamma is wanted, which takes twice the rest; zero if not.
+        Whether the derivative in log gamma is wanted, which takes as much as half of the rest; zero if not.
     least_ridge : float
         A ridge below this multiple of the mean eigenvalue is refused, with LinAlgError.
     """
@@ -121,44 +121,22 @@ def press(
     residuals = copies / roots * ridge * solution / rest
     value = np.einsum("n,nl,nl->l", weights, residuals, residuals)
 
-    def derivative(solution_slope: Array, diagonal_slope: Array) -> Array:
-        """Return the slope of PRESS from those of ε ã and ε Pᵢᵢ."""
-        slopes = copies / roots * solution_slope / rest - residuals * diagonal_slope / rest
-        return 2.0 * np.einsum("n,nl,nl->l", weights, residuals, slopes)
-
-    squares = np.einsum("ij,ij->i", P, P)[:, np.newaxis]
-    slopes = np.zeros((value.size, 2))
-    slopes[:, 1] = derivative(
-        ridge * (solution - ridge * (P @ solution)), ridge * (diagonal - ridge * squares)
-    )
+    # PRESS rises by `pull` with ε ã, and falls by `push` with ε Pᵢᵢ.
+    pull = 2.0 * weights[:, np.newaxis] * residuals * copies / (roots * rest)
+    push = 2.0 * (weights[:, np.newaxis] * np.square(residuals) / rest).sum(axis=1)
+    pulled = P @ pull
+    squares = np.einsum("ij,ij->i", P, P)
+    slopes = np.zeros(2)
+    slopes[1] = ridge * (np.vdot(pull - ridge * pulled, solution) - push @ (diagonal[:, 0] - ridge * squares))
     if slope is not None:
         # P takes out the bias direction, so the slope of K need not be centred.
-        slope *= centring.roots[:, np.newaxis]
-        slope *= centring.roots[np.newaxis, :]
-        moved = P @ slope
-        slopes[:, 0] = derivative(
-            -ridge * (moved @ solution), -ridge * np.einsum("ij,ij->i", moved, P)[:, np.newaxis]
-        )
+        slope *= roots
+        slope *= centring.roots
+        # P moves by -P slope P, so what counts of it is tr(P diag(push) P slope). No push is negative, and NumPy
+        # multiplies a matrix by its own transpose for half the price.
+        pushed = P * np.sqrt(push)
+        slopes[0] = ridge * (np.vdot(pushed @ pushed.T, slope) - np.vdot(pulled, slope @ solution))
     return value, slopes
-
-
-def press_value(
-    kernel: Kernel, part: Part, columns: Array, gamma: float, ridge: float, least_ridge: float = 0.0
-) -> Array:
-    """Return the PRESS of some columns alone, shape (L,), for half the price; see `press`."""
-    K = kernel.apply(part.base, gamma)
-    magnitude = float(part.weights @ np.abs(np.diagonal(K)))
-    centring, A = centre(K, part.weights)
-    _check_ridge(ridge, least_ridge, centring, magnitude)
-    A[np.diag_indices_from(A)] += ridge
-    if not _lapack.factor(A):
-        raise np.linalg.LinAlgError("the ridge is too small for this matrix")
-    centred, _ = centring.targets(part.targets[:, columns])
-    solution = _lapack.solve_factored(A, centred)
-    diagonal = inverse_diagonal(A) - np.square(centring.bias_direction) / (centring.lift + ridge)
-    copies = np.maximum(part.weights if part.copies is None else part.copies, 1.0)
-    factors = copies / centring.roots * ridge / (copies - 1.0 + ridge * diagonal)
-    return part.weights @ np.square(factors[:, np.newaxis] * solution)
 
 
 def _check_ridge(ridge: float, least_ridge: float, centring: Centring, magnitude: float) -> None:
@@ -221,26 +199,20 @@ def choose(
     pools = [[(int(np.searchsorted(used, group)), columns) for group, columns in pool] for pool in pools]
     groups = [groups[group] for group in used]
     operations, rows = (
-        (_SAMPLED_OPERATIONS, _SAMPLED_ROWS) if criterion == "loo" else (_OPERATIONS, _GCV_ROWS)
+        (_SAMPLED_OPERATIONS, _SAMPLED_ROWS) if criterion == "loo" else (_GCV_OPERATIONS, _GCV_ROWS)
     )
     size = int(np.clip((operations / len(groups)) ** (1 / 3), *rows))
     least = max(RIDGE_LIMITS[0], _ROUNDING * max(group.total for group in groups) ** 2)
     samples = Samples(groups[0].kernel, [group.few(size) for group in groups], least)
     chosen = []
     for number, pool in enumerate(pools):
-        found = (
-            _coarse(samples, pool, criterion, gammas, ridge, count) if starts is None else [starts[number]]
-        )
-        if criterion == "loo" and (callable(gammas) or ridge is None):
-            free = (callable(gammas), ridge is None)
-            if len(found) > 1:
-                parts = _telling(samples, groups, pool, found[0], _COMPARED_OPERATIONS)
-                found = [min(found, key=_Press(groups[0].kernel, parts, free, least, count).value)]
-            if polish:
-                parts = _telling(samples, groups, pool, found[0], _OPERATIONS)
-                exact = _Press(groups[0].kernel, parts, free, least, count)
-                found = [_polished(exact, found[0], _ridge_curvature(samples, pool, found[0]))]
-        chosen.append(found[0])
+        found = _coarse(samples, pool, criterion, gammas, ridge, count) if starts is None else starts[number]
+        free = (callable(gammas), ridge is None)
+        if polish and criterion == "loo" and any(free):
+            parts = _telling(samples, groups, pool, found)
+            exact = _Press(groups[0].kernel, parts, free, least, count)
+            found = _polished(exact, found, _ridge_curvature(samples, pool, found))
+        chosen.append(found)
     return chosen
 
 
@@ -258,8 +230,8 @@ def _coarse(
     gammas: Callable[[int], float] | float,
     ridge: float | None,
     count: Count,
-) -> list[Choice]:
-    """Return the best choices on the samples, the very best first."""
+) -> Choice:
+    """Return the best choice on the samples."""
     mask = np.zeros((samples.totals.size, samples._targets.shape[2]))
     for group, columns in pool:
         mask[group, columns] = 1.0
@@ -271,31 +243,37 @@ def _coarse(
 
     if not callable(gammas):
         count.expect(1)
-        return [attempt(gammas)]
+        return attempt(gammas)
     lattice = gammas
-    count.expect(len(COARSE) + 2)
+    points = COARSE[criterion]
+    count.expect(len(points))
     tried: dict[int, Choice] = {}
     best = climb(
         lambda point: attempt(lattice(point)),
         tried,
-        COARSE,
-        COARSE.step,
+        points,
+        points.step,
         lambda score: _LEAST_GAIN * abs(score),
         count,
     )
-    for point in (best - BETWEEN, best + BETWEEN):
-        tried[point] = attempt(lattice(point))
-    # The valleys: points that are better than their neighbours.
-    points = sorted(tried)
-    scores = [-np.inf, *(tried[point].score for point in points), -np.inf]
-    valleys = [
-        tried[point]
-        for number, point in enumerate(points, 1)
-        if scores[number] >= max(scores[number - 1], scores[number + 1])
-    ]
-    found = dict.fromkeys(sorted(tried.values(), key=lambda choice: -choice.score)[:_BEST])
-    found.update(dict.fromkeys(sorted(valleys, key=lambda choice: -choice.score)[:_BEST]))
-    return list(found)
+    half = points.step // 2
+    # There are no further steps for "gcv", so it looks to both sides.
+    nearer = [best - half, best + half] if criterion == "gcv" else [_lowest(tried, best, points.step)]
+    for point in nearer:
+        if point not in tried:
+            count.expect(1)
+            tried[point] = attempt(lattice(point))
+    return max(tried.values(), key=lambda choice: choice.score)
+
+
+def _lowest(tried: dict[int, Choice], best: int, step: int) -> int:
+    """Return where a parabola through the best point and its neighbours is lowest; the best where it lacks one."""
+    around = [best - step, best, best + step]
+    if any(point not in tried for point in around):
+        return best
+    below, middle, above = np.log([max(-tried[point].score, 1e-300) for point in around])
+    bend = below - 2.0 * middle + above
+    return best + round(0.5 * step * (below - above) / bend) if bend > 0.0 else best
 
 
 def _ridge_curvature(samples: Samples, pool: Pool, choice: Choice) -> float:
@@ -307,7 +285,7 @@ def _ridge_curvature(samples: Samples, pool: Pool, choice: Choice) -> float:
 
 
 def _telling(
-    samples: Samples, groups: Sequence[Group], pool: Pool, choice: Choice, operations: float
+    samples: Samples, groups: Sequence[Group], pool: Pool, choice: Choice
 ) -> list[tuple[Part, Array]]:
     """Return the groups with the largest errors: rows of them, as many as are affordable, and the pool's columns."""
     costs = samples.costs("loo", choice.gamma, np.array([choice.ridge]))[0] / samples.totals[:, np.newaxis]
@@ -315,7 +293,7 @@ def _telling(
     order = np.argsort(-errors, kind="stable")
     enough = int(np.searchsorted(np.cumsum(errors[order]), _SHARE * errors.sum())) + 1
     telling = np.sort(order[:enough])
-    affordable = int((operations / telling.size) ** (1 / 3))
+    affordable = int((_OPERATIONS / telling.size) ** (1 / 3))
     parts = in_threads(lambda number: groups[pool[number][0]].few(affordable), telling.tolist())
     return [(part, pool[number][1]) for part, number in zip(parts, telling, strict=True)]
 
@@ -335,24 +313,8 @@ class _Press:
         self.free = np.array(free)
         self.weight = sum(float(part.weights.sum()) * columns.size for part, columns in parts)
 
-    def value(self, choice: Choice) -> float:
-        """Return the logarithm of PRESS, per unit of row weight and column; infinite where there is none."""
-        self.count.expect(1)
-
-        def of_part(part: tuple[Part, Array]) -> float:
-            rows, columns = part
-            of_columns = press_value(self.kernel, rows, columns, choice.gamma, choice.ridge, self.least_ridge)
-            return float(of_columns.sum())
-
-        try:
-            value = sum(in_threads(of_part, self.parts))
-        except np.linalg.LinAlgError:
-            return np.inf
-        self.count.advance(1.0)
-        return rounded(float(np.log(max(value, 1e-300) / self.weight)))
-
     def evaluate(self, point: Array) -> tuple[float, Array]:
-        """Return the same at (log gamma, log ε), and its slopes."""
+        """Return the logarithm of PRESS at (log gamma, log ε), per unit of row weight and column, and its slopes."""
         self.count.expect(1)
         gamma, ridge = (float(value) for value in np.exp(point))
 
@@ -369,7 +331,7 @@ class _Press:
                 with_gamma=bool(self.free[0]),
                 least_ridge=self.least_ridge,
             )
-            return float(of_columns.sum()), slopes.sum(axis=0)
+            return float(of_columns.sum()), slopes
 
         values, slopes = zip(*in_threads(of_part, self.parts), strict=True)
         self.count.advance(1.0)
