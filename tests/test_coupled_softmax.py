@@ -203,6 +203,17 @@ def test_a_small_ridge_departs_from_coupling_where_the_outputs_say_so():
     assert -free.log_proba(outputs)[rows].mean() < 0.6 * -tied.log_proba(outputs)[rows].mean()
 
 
+@every_book
+def test_an_earlier_fit_leaves_no_trace(name):
+    book = BOOKS[name]
+    index = classes_of(60, book.n_classes)
+    outputs, other = outputs_of(book, index), outputs_of(book, index, seed=9, noise=0.1)
+    fresh = CoupledSoftmax().fit(book, outputs, index)
+    again = CoupledSoftmax().fit(book, other, index).fit(book, outputs, index)
+    assert_array_equal(again.log_proba(other), fresh.log_proba(other))
+    assert_array_equal(again.cross_log_proba_, fresh.cross_log_proba_)
+
+
 # Invariances -----------------------------------------------------------------------------------------------
 
 

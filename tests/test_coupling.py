@@ -20,7 +20,7 @@ from polymargin import LSSVMClassifier
 from polymargin.codebooks import Codebook, ecoc, one_vs_all, one_vs_one
 from polymargin.decoders import Coupling, resolve_decoder
 from polymargin.decoders._coupling import CLIP, _Sides, bradley_terry, couple
-from polymargin.decoders._platt import fit_sigmoids
+from polymargin.decoders._platt import Sigmoids, fit_sigmoids
 from polymargin.outputs import Outputs
 
 METHODS = ["wlw2", "wlw1", "ht", "pkpd"]
@@ -299,6 +299,36 @@ def test_sigmoids_of_difficult_margins_are_finite():
     assert np.isfinite(lonely.logits(np.array([[-1e9], [1e9]]))).all()
     with pytest.raises(ValueError, match="no row"):
         fit_sigmoids(np.zeros((3, 1)), np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize("smoothing", [True, False])
+def test_sigmoids_of_heavy_tails_reach_the_minimum(smoothing):
+    # Margins over many orders of magnitude: full Newton steps would leave for where there is no curvature.
+    random = np.random.default_rng(0)
+    positive = random.uniform(size=(80, 6)) < 0.3
+    z = np.where(positive, 0.5, -0.5) + random.standard_cauchy(size=(80, 6))
+    z[:, 3:] = np.sign(z[:, 3:]) * np.exp(3.0 * random.normal(size=(80, 3)))
+    fit = fit_sigmoids(z, np.where(positive, 1, -1), smoothing=smoothing)
+    N = positive.sum(axis=0)
+    high, low = ((N + 1) / (N + 2), 1 / (80 - N + 2)) if smoothing else (1.0, 0.0)
+    targets = np.where(positive, high, low)
+
+    def loss(slope, intercept):
+        u = slope * z + intercept
+        return (np.logaddexp(0.0, u) - targets * u).sum(axis=0)
+
+    least = loss(fit.slope, fit.intercept)
+    for factor, shift in ((1.0, 1e-3), (1.0, -1e-3), (1.01, 0.0), (0.99, 0.0)):
+        assert (loss(factor * fit.slope, fit.intercept + shift) > least - 1e-10).all()
+    assert fit.gradient_norm.max() < 1e-8
+
+
+def test_probabilities_of_sigmoids_neither_overflow_nor_lose_digits():
+    u = np.array([-1e9, -710.0, -600.0, -30.0, -1e-3, 0.0, 1.0, 40.0, 1e9])[:, np.newaxis]
+    sigmoid = Sigmoids(np.ones(1), np.zeros(1), np.zeros(1))
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        p = sigmoid.proba(u)
+    np.testing.assert_allclose(p, expit(u), rtol=1e-12, atol=1e-300)
 
 
 def test_maximum_likelihood_without_smoothing():

@@ -22,8 +22,9 @@ from polymargin.decoders import Softmax, resolve_decoder
 from polymargin.decoders._base import prior_shift, reweighted
 from polymargin.decoders._folds import deal_rows
 from polymargin.decoders._platt import fit_sigmoids
-from polymargin.decoders._softmax_fit import fit_softmax, smooth_targets
+from polymargin.decoders._softmax_fit import fit_softmax, mean_fit, smooth_targets
 from polymargin.decoders._softmax_hidden import _Network
+from polymargin.decoders._softmax_steps import NewtonSteps
 from polymargin.decoders.softmax import choose_ridge
 from polymargin.outputs import Outputs
 
@@ -165,6 +166,75 @@ def test_bad_problems_are_refused():
         fit_softmax(X, y, ridge=-1.0)
     with pytest.raises(ValueError, match="positive weight"):
         fit_softmax(X, y, sample_weight=np.zeros(10))
+
+
+def naive_hessian(A, W, mass, ridge, scale_ridge, P):
+    """Row by row: the Jacobian of the logits by (B; s), around the covariance of the class indicators."""
+    K, D = ridge.shape
+    H = np.diag(np.append(ridge.ravel(), scale_ridge))
+    for i, m in enumerate(mass):
+        jacobian = np.zeros((K, K * D + 1))
+        for k in range(K):
+            jacobian[k, k * D : (k + 1) * D] = A[:, i]
+        jacobian[:, -1] = 0.0 if W is None else W[:, i]
+        H += m * jacobian.T @ (np.diag(P[:, i]) - np.outer(P[:, i], P[:, i])) @ jacobian
+    return H
+
+
+@pytest.mark.parametrize("largest", [0, 100])
+@pytest.mark.parametrize("anchored", [False, True])
+@pytest.mark.parametrize("ridge", [0.5, 1e-7])
+def test_a_step_solves_newtons_equation(largest, anchored, ridge, monkeypatch):
+    monkeypatch.setattr("polymargin.decoders._softmax_steps._LARGEST", largest)
+    random = np.random.default_rng(0)
+    n, D, K = 40, 4, 3
+    A, mass, P = random.normal(size=(D, n)), random.uniform(0.1, 2.0, n), random.dirichlet(np.ones(K), n).T
+    W = random.normal(size=(K, n)) if anchored else None
+    ridges = ridge * random.uniform(1.0, 3.0, (K, D))
+    gradient = random.normal(size=K * D + 1)
+    gradient[-1] *= anchored
+    steps = NewtonSteps(A, W, mass, ridges, 0.7, mass.sum())
+    assert steps.kind == (np.float32 if ridge == 0.5 else np.float64)
+    H = naive_hessian(A, W, mass, ridges, 0.7, P)
+    expected = -np.linalg.solve(H, gradient)
+    found = steps(P, gradient, 1e-6)
+    # The step along a constant of all logits, which a small ridge hardly holds, is long and hardly matters.
+    np.testing.assert_allclose(H @ found, -gradient, atol=1e-4)
+    if ridge == 0.5:
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("d", "n_classes"), [(4, 3), (30, 8)])
+def test_single_precision_steps_end_where_double_precision_steps_do(d, n_classes, monkeypatch):
+    X, y = features_of(300, d, n_classes)
+    fits = []
+    for well_posed in (1e-5, np.inf):
+        monkeypatch.setattr("polymargin.decoders._softmax_steps._WELL_POSED", well_posed)
+        fits.append(fit_softmax(X, y, ridge=2.0, intercept_ridge=2.0, tol=1e-11))
+        assert fits[-1].converged
+    np.testing.assert_allclose(fits[0].coef, fits[1].coef, atol=1e-8)
+
+
+def test_the_preconditioner_is_renewed_where_it_is_slow(monkeypatch):
+    # From even odds to near certainty: what the Hessian was at the start says little about it at the end.
+    X, y = features_of(300, 20, 12)
+    fits = []
+    for slow in (0, 30, 10_000):
+        monkeypatch.setattr("polymargin.decoders._softmax_steps._SLOW", slow)
+        fits.append(fit_softmax(10.0 * X, y, ridge=0.01, tol=1e-10))
+        assert fits[-1].converged
+        np.testing.assert_allclose(fits[-1].log_proba(X), fits[0].log_proba(X), atol=1e-3)
+
+
+def test_the_mean_of_fits_to_halves_is_near_the_fit_to_all():
+    X, y = features_of(400)
+    halves = [fit_softmax(X[rows], y[rows]) for rows in (slice(0, 200), slice(200, 400))]
+    middle = mean_fit(halves)
+    np.testing.assert_allclose(middle.coef, (halves[0].coef + halves[1].coef) / 2)
+    np.testing.assert_allclose(middle.intercept, (halves[0].intercept + halves[1].intercept) / 2)
+    cold, warm = fit_softmax(X, y), fit_softmax(X, y, start=middle)
+    assert warm.n_iter < cold.n_iter
+    np.testing.assert_allclose(warm.coef, cold.coef, atol=1e-5)
 
 
 # --- the hidden layer -------------------------------------------------------------------------------------------

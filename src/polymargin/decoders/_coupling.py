@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -60,24 +61,43 @@ def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Arra
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; choose one of {', '.join(METHODS)}")
     r = np.asarray(r, dtype=np.float64)
-    condensed = r.ndim == 2
-    n_classes = _n_classes(r.shape[1]) if condensed else r.shape[-1]
-    if r.ndim not in (2, 3) or (not condensed and r.shape[1:] != (n_classes, n_classes)):
+    n_classes = _n_classes(r.shape[1]) if r.ndim == 2 else r.shape[-1]
+    if r.ndim not in (2, 3) or (r.ndim == 3 and r.shape[1:] != (n_classes, n_classes)):
         raise ValueError(f"pairwise probabilities have the shape (n, K, K) or (n, K(K-1)/2), not {r.shape}")
-    if weights is not None and weights.ndim == 1:
-        weights = _square(weights[np.newaxis], n_classes, mirror=lambda q: q)[0]
+    above = _pairs(n_classes)
+    if r.ndim == 3:
+        r = r[:, *above]
+    if weights is not None and weights.ndim == 2:
+        weights = weights[above]
     p = np.empty((r.shape[0], n_classes))
     block = max(1, _BLOCK // n_classes**2)
     for first in range(0, len(r), block):
-        part = r[first : first + block]
-        if condensed:
-            part = _square(part, n_classes, mirror=lambda above: 1.0 - above)
-        part = np.clip(part, CLIP, 1.0 - CLIP)
-        part[:, np.arange(n_classes), np.arange(n_classes)] = 0.0
+        part = r[first : first + block].clip(CLIP, 1.0 - CLIP)
         p[first : first + block] = (
-            _hastie_tibshirani(part, weights) if method == "ht" else METHODS[method](part)
+            _hastie_tibshirani(part, n_classes, weights)
+            if method == "ht"
+            else METHODS[method](part, n_classes)
         )
     return p
+
+
+@lru_cache
+def _pairs(n_classes: int) -> tuple[Array, Array]:
+    """Return the first and the second classes of all pairs, in order."""
+    return np.triu_indices(n_classes, 1)
+
+
+@lru_cache
+def _places(n_classes: int) -> tuple[Array, Array, Array]:
+    """Return which pair is where in a K×K matrix, and which classes are first and second in which pairs, (K, P) each.
+
+    On the diagonal there is no pair; the first will do.
+    """
+    i, k = _pairs(n_classes)
+    places = np.zeros((n_classes, n_classes), dtype=np.intp)
+    places[i, k] = places[k, i] = np.arange(i.size)
+    classes = np.arange(n_classes)[:, np.newaxis]
+    return places, (classes == i).astype(np.float64), (classes == k).astype(np.float64)
 
 
 def _n_classes(n_pairs: int) -> int:
@@ -91,7 +111,7 @@ def _n_classes(n_pairs: int) -> int:
 def _square(condensed: Array, n_classes: int, mirror: Callable[[Array], Array]) -> Array:
     """Return (n, K, K) matrices from the part above their diagonals."""
     square = np.zeros((len(condensed), n_classes, n_classes))
-    i, k = np.triu_indices(n_classes, 1)
+    i, k = _pairs(n_classes)
     square[:, i, k] = condensed
     square[:, k, i] = mirror(condensed)
     return square
@@ -103,9 +123,9 @@ def _normalised(p: Array) -> Array:
     return p / p.sum(axis=1, keepdims=True)
 
 
-def _wu_lin_weng_1(r: Array) -> Array:
+def _wu_lin_weng_1(r: Array, n_classes: int) -> Array:
     """Eqs. (5) and (7): Q p = p, where the columns of Q sum to one."""
-    n_classes = r.shape[1]
+    r = _square(r, n_classes, mirror=lambda above: 1.0 - above)
     # I − Q times K − 1, which has eᵀ for a left null vector, so that adding e eᵀ fixes the sum of p alone.
     system = 1.0 - r
     diagonal = np.arange(n_classes)
@@ -113,13 +133,15 @@ def _wu_lin_weng_1(r: Array) -> Array:
     return _normalised(_solve_ones(system))
 
 
-def _wu_lin_weng_2(r: Array) -> Array:
+def _wu_lin_weng_2(r: Array, n_classes: int) -> Array:
     """Eq. (8): min pᵀ Q p with Q_ii = Σ_s r_si², Q_ik = −r_ki r_ik, subject to Σ p = 1."""
     # Q p = const · e. Q may be singular (where the r agree with some p, they do Q p = 0) but Q + e eᵀ is not, and the
     # solution of (Q + e eᵀ) p = e differs by a factor. It is never negative (Wu, Lin and Weng, theorem 2).
-    system = 1.0 - r * r.transpose(0, 2, 1)
-    diagonal = np.arange(r.shape[1])
-    system[:, diagonal, diagonal] = 1.0 + np.square(r).sum(axis=1)
+    places, is_first, is_second = _places(n_classes)
+    against = 1.0 - r
+    system = np.take(1.0 - r * against, places, axis=1)
+    diagonal = np.arange(n_classes)
+    system[:, diagonal, diagonal] = 1.0 + np.square(against) @ is_first.T + np.square(r) @ is_second.T
     return _normalised(_solve_ones(system))
 
 
@@ -129,24 +151,20 @@ def _solve_ones(systems: Array) -> Array:
     return np.linalg.solve(systems, ones)[..., 0]
 
 
-def _price(r: Array) -> Array:
+def _price(r: Array, n_classes: int) -> Array:
     """Eq. (10), normalised."""
-    n_classes = r.shape[1]
+    r = _square(r, n_classes, mirror=lambda above: 1.0 - above)
     diagonal = np.arange(n_classes)
-    r = r.copy()
     r[:, diagonal, diagonal] = 1.0
     return _normalised(1.0 / ((1.0 / r).sum(axis=2) - 1.0 - (n_classes - 2)))
 
 
-def _hastie_tibshirani(r: Array, weights: Array | None) -> Array:
+def _hastie_tibshirani(r: Array, n_classes: int, weights: Array | None) -> Array:
     """Eq. (9) by Newton's method in θ = log p, in which it is convex: ν_ik = 1/(1 + exp(θ_k − θ_i))."""
-    n_classes = r.shape[1]
-    i, k = np.triu_indices(n_classes, 1)
+    _, is_first, is_second = _places(n_classes)
+    differences = is_first - is_second
     diagonal = np.arange(n_classes)
-    differences = np.zeros((n_classes, i.size))
-    differences[i, np.arange(i.size)], differences[k, np.arange(i.size)] = 1.0, -1.0
-    r = r[:, i, k]
-    q = np.ones(i.size) if weights is None else np.asarray(weights, dtype=np.float64)[i, k]
+    q = np.ones(r.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
     q = q / q.sum()
 
     def value(theta: Array, r: Array) -> Array:

@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit
 
 Array = NDArray[Any]
 
 _MAX_ITER = 100
 #: The gradient, per unit of weight and on standardised margins, at which a fit ends.
 _TOL = 1e-9
+#: Exponentials of what is larger overflow, or nearly so.
+_LARGEST_EXPONENT = 700.0
+#: A column that no step of this length improves is at its end.
+_SHORTEST = 1e-10
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,12 @@ class Sigmoids:
 
     def proba(self, margins: Array) -> Array:
         """Return the probabilities of the positive side, shape (n, L)."""
-        return expit(self.logits(margins))
+        # 1/(1 + exp(−u)) in one array; NumPy's exponential is vectorised, which SciPy's expit is not.
+        p = self.logits(margins)
+        np.negative(p, out=p)
+        np.exp(np.minimum(p, _LARGEST_EXPONENT, out=p), out=p)
+        p += 1.0
+        return np.reciprocal(p, out=p)
 
 
 def fit_sigmoids(
@@ -73,95 +81,100 @@ def fit_sigmoids(
     slope, intercept, norm = _fit(z, positive, w, smoothing)
     falling = np.flatnonzero(slope < 0.0) if increasing else np.empty(0, dtype=int)
     if falling.size:
-        silent = np.zeros((z.shape[0], falling.size))
+        silent = np.zeros((falling.size, z.shape[1]))
         slope[falling], intercept[falling], norm[falling] = _fit(
-            silent, positive[:, falling], w[:, falling], smoothing
+            silent, positive[falling], w[falling], smoothing
         )
     return Sigmoids(slope, intercept, norm)
 
 
 def _used(margins: Array, signs: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Return margins, sides and weights of the rows that each column uses, one below the other, shape (m, L).
+    """Return margins, sides and weights of the rows that each column uses, side by side, shape (L, m).
 
     Columns that use fewer rows than others are filled up with rows of no weight.
     """
-    used = (signs != 0) & (weights > 0.0)[:, np.newaxis]
-    if used.all():
-        return margins, signs > 0, np.broadcast_to(weights[:, np.newaxis], margins.shape)
-    rows = np.argsort(~used, axis=0, kind="stable")[: max(int(used.sum(axis=0).max(initial=0)), 1)]
-    known = np.take_along_axis(used, rows, axis=0)
-    z = np.where(known, np.take_along_axis(margins, rows, axis=0), 0.0)
-    positive = np.take_along_axis(signs, rows, axis=0) > 0
-    return z, positive & known, np.where(known, weights[rows], 0.0)
+    used = ((signs != 0) & (weights > 0.0)[:, np.newaxis]).T
+    counts = used.sum(axis=1)
+    filled = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, np.newaxis]
+
+    def packed(values: Array) -> Array:
+        kept = np.zeros(filled.shape, values.dtype)
+        kept[filled] = values[used]
+        return kept
+
+    return packed(margins.T), packed(signs.T > 0), packed(np.broadcast_to(weights, used.shape))
 
 
 def _fit(z: Array, positive: Array, weights: Array, smoothing: bool) -> tuple[Array, Array, Array]:
     """Return slopes, intercepts and gradient norms, each of shape (L,)."""
-    total = weights.sum(axis=0)
+    total = weights.sum(axis=1)
     if not (total > 0.0).all():
         raise ValueError("a column has no row with a positive weight to fit its sigmoid on")
-    counted = weights > 0.0
-    shares = weights / total
-    mean = np.einsum("nl,nl->l", shares, z)
-    spread = np.sqrt(np.einsum("nl,nl->l", shares, np.square(z - mean)))
-    varies = spread > np.maximum(1e-9, 1e-12 * np.abs(z).max(axis=0, initial=0.0, where=counted))
+    shares = weights / total[:, np.newaxis]
+    mean = np.einsum("lm,lm->l", shares, z)
+    x = z - mean[:, np.newaxis]
+    spread = np.sqrt(np.einsum("lm,lm->l", shares, np.square(x)))
+    varies = spread > np.maximum(1e-9, 1e-12 * np.abs(z).max(axis=1, initial=0.0))
     # Standardised, so that the units of the margins do not matter; a margin that never changes says nothing.
-    x = np.where(varies, (z - mean) / np.where(varies, spread, 1.0), 0.0)
-    above = np.einsum("nl,nl->l", weights, positive)
+    spread[~varies] = 1.0
+    x *= (varies / spread)[:, np.newaxis]
+    above = np.einsum("lm,lm->l", weights, positive)
     below = total - above
-    high, low = ((above + 1.0) / (above + 2.0), 1.0 / (below + 2.0)) if smoothing else (1.0, 0.0)
-    slope, intercept, norm = _newton(
-        x, np.where(positive, high, low), shares, np.log((above + 1.0) / (below + 1.0))
+    high, low = (
+        ((above + 1.0) / (above + 2.0), 1.0 / (below + 2.0)) if smoothing else (np.ones(1), np.zeros(1))
     )
-    slope = np.where(varies, slope / np.where(varies, spread, 1.0), 0.0)
+    targets = np.where(positive, high[:, np.newaxis], low[:, np.newaxis])
+    flat = np.stack([np.zeros_like(mean), np.log((above + 1.0) / (below + 1.0))])
+    (slope, intercept), norm = _newton(x, targets, shares, flat)
+    slope = np.where(varies, slope / spread, 0.0)
     return slope, intercept - slope * mean, norm
 
 
-def _newton(x: Array, targets: Array, weights: Array, intercept: Array) -> tuple[Array, Array, Array]:
-    """Minimise the mean cross-entropy over slope and intercept, for all columns at once."""
-    found = np.zeros((2, intercept.size))
-    found[1] = intercept
-    norms = np.full(intercept.size, np.inf)
-    going = np.arange(intercept.size)
+def _newton(x: Array, targets: Array, weights: Array, theta: Array) -> tuple[Array, Array]:
+    """Minimise the mean cross-entropies, all columns at once, from ``theta``: slopes and intercepts, shape (2, L).
 
-    def loss(theta: Array) -> Array:
-        u = theta[0] * x + theta[1]
-        # −t log p − (1 − t) log(1 − p), without an exponential of anything positive.
-        return -np.einsum("nl,nl->l", weights, log_expit(-u) + targets * u)
+    Return where they are least, and the largest entries of the gradients there.
+    """
+    powers = np.stack([np.square(x), x, np.ones_like(x)], axis=1)
+    signs = 2.0 * targets - 1.0
 
-    value = loss(found)
+    def evaluate(theta: Array) -> tuple[Array, Array, Array]:
+        """Return losses, shape (L,), gradients, shape (2, L), and tanh u/2 = 2p − 1, shape (L, m)."""
+        half = 0.5 * theta[:, :, np.newaxis]
+        h = x * half[0] + half[1]
+        size = np.abs(h)
+        small = np.exp(-2.0 * size)
+        tangent = np.copysign((1.0 - small) / (1.0 + small), h)
+        gradient = 0.5 * (powers[:, 1:] @ (weights * (tangent - signs))[..., np.newaxis])[..., 0].T
+        # log(1 + exp u) − t u, without an exponential of anything positive.
+        return np.einsum("lm,lm->l", weights, size - signs * h + np.log1p(small)), gradient, tangent
+
+    going = np.ones(len(x), dtype=bool)
+    value, gradient, tangent = evaluate(theta)
     for _ in range(_MAX_ITER):
-        theta = found[:, going]
-        p = expit(theta[0] * x + theta[1])
-        residual = weights * (p - targets)
-        g = np.stack([np.einsum("nl,nl->l", residual, x), residual.sum(axis=0)])
-        norms[going] = np.abs(g).max(axis=0)
-        d = weights * p * (1.0 - p)
-        dx = d * x
-        # A little on the diagonal, as Lin, Lin and Weng have it: far out there is no curvature left.
-        h_aa, h_ab, h_bb = (
-            np.einsum("nl,nl->l", dx, x) + 1e-12,
-            dx.sum(axis=0),
-            d.sum(axis=0) + 1e-12,
-        )
-        determinant = h_aa * h_bb - h_ab**2
-        open_ = (norms[going] > _TOL) & (determinant > 0.0)
-        step = -np.stack([h_bb * g[0] - h_ab * g[1], h_aa * g[1] - h_ab * g[0]])
-        step /= np.where(open_, determinant, 1.0)
-        promise = np.einsum("il,il->l", g, step)
-        length = np.where(open_, 1.0, 0.0)
-        trial = loss(theta + length * step)
-        while (short := open_ & ~(trial <= value + 1e-4 * length * promise)).any():
-            length[short] *= 0.5
-            # Where the gain is below the rounding of the loss, this is the minimum.
-            open_ &= ~short | (length >= 1e-10)
-            length[~open_] = 0.0
-            trial = loss(theta + length * step)
-        found[:, going] = theta + length * step
-        if not open_.all():
-            going, x, targets, weights = going[open_], x[:, open_], targets[:, open_], weights[:, open_]
-            trial = trial[open_]
-        value = trial
-        if not going.size:
+        # p (1 − p). A little on the diagonal, as Lin, Lin and Weng have it: far out there is no curvature left.
+        curvatures = weights - weights * np.square(tangent)
+        h_aa, h_ab, h_bb = 0.25 * (powers @ curvatures[..., np.newaxis])[..., 0].T
+        h_aa, h_bb = h_aa + 1e-12, h_bb + 1e-12
+        determinant = h_aa * h_bb - h_ab * h_ab
+        going &= (np.abs(gradient).max(axis=0) > _TOL) & (determinant > 0.0)
+        if not going.any():
             break
-    return found[0], found[1], norms
+        g_a, g_b = gradient
+        step = np.stack([h_ab * g_b - h_bb * g_a, h_ab * g_a - h_aa * g_b])
+        step /= np.where(going, determinant, np.inf)
+        promise = g_a * step[0] + g_b * step[1]
+        # Near the minimum the gain is below the rounding of the loss: there the full step is as good as any.
+        enough = value + 4.0 * np.finfo(np.float64).eps * (1.0 + value)
+        length = np.ones(len(x))
+        while True:
+            trial = theta + length * step
+            value, gradient, tangent = evaluate(trial)
+            short = going & ~(value <= enough + 1e-4 * length * promise)
+            if not short.any():
+                break
+            length[short] *= 0.5
+            going &= length >= _SHORTEST
+            length[~going] = 0.0
+        theta = trial
+    return theta, np.abs(gradient).max(axis=0)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import entr
-from sklearn.base import clone
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
 from polymargin.decoders._folds import deal_rows
-from polymargin.decoders._softmax_fit import SoftmaxFit, fit_softmax, smooth_targets
+from polymargin.decoders._softmax_fit import SoftmaxFit, fit_softmax, mean_fit, smooth_targets
 from polymargin.decoders.coupling import Coupling
 from polymargin.outputs import Outputs
 
@@ -23,10 +23,24 @@ _SQUARED, _CURVED = 60, 3.0
 _SMALLER, _CLEAR = 16.0, 0.3
 #: Into so many folds rows are dealt to compare ridges; rough fits, to this gradient norm, will do to compare kernels.
 _FOLDS, ROUGH = 2, 1e-4
+#: The gradient norm at which the fits of the halves end.
+_CROSS_TOL = 1e-6
 #: Outputs that hardly differ are not blown up: what is left in them is how each row's absence moves its surroundings.
 _LEAST_SPREAD = 0.25
 #: Outputs below this are silence.
 _SILENT = 1e-9
+
+
+class _Rows(NamedTuple):
+    """Rows as the softmax reads them."""
+
+    features: Array  # (n, L) or (n, 2L)
+    anchor: Array  # (n, K), the logits of the first guess
+    class_index: Array
+    weights: Array
+
+    def part(self, rows: Array) -> _Rows:
+        return _Rows(*(values[rows] for values in self))
 
 
 class CoupledSoftmax(ProbabilisticDecoder):
@@ -124,72 +138,90 @@ class CoupledSoftmax(ProbabilisticDecoder):
         weights = np.ones(class_index.size) if sample_weight is None else sample_weight
         self.prior_shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
         self.cross_log_proba_: Array | None = None
-        self.__dict__.pop("fit_", None)
         self.ridge_ = default_ridge(codebook) if self.ridge is None else float(self.ridge)
-        if self.ridge is None:
-            self._choose_ridge(outputs, class_index, weights)
-        return self._learn(outputs, class_index, weights, self.tol)
+        start = self._choose_ridge(outputs.margins, class_index, weights) if self.ridge is None else None
+        self._guess(outputs.margins, class_index, weights)
+        rows = _Rows(*self._read(outputs.margins), class_index, weights)
+        self.fit_ = self._learn(rows, self.ridge_, self.tol, start)
+        return self
 
-    def _choose_ridge(self, outputs: Outputs, class_index: Array, weights: Array) -> None:
-        """Decode each half of the rows by what is learned from the other; try a smaller ridge if classes are clear."""
-        folds = deal_rows(outputs.margins, class_index, _FOLDS)
-        halves = [clone(self).set_params(ridge=self.ridge_) for _ in folds]
-        for half in halves:
-            half.codebook_, half.prior_shift_ = self.codebook_, np.zeros(self.codebook_.n_classes)
+    def _choose_ridge(self, margins: Array, class_index: Array, weights: Array) -> SoftmaxFit:
+        """Decode each half of the rows by what is learned from the other; try a smaller ridge if classes are clear.
 
-        def crossed(ridge: float) -> tuple[Array, Array]:
+        Return the mean of what the halves learned, from which what all rows teach is not far.
+        """
+        halves = self._halves(margins, class_index, weights)
+        tol = max(self.tol, _CROSS_TOL)
+
+        def crossed(ridge: float, starts: list[SoftmaxFit]) -> tuple[Array, Array, list[SoftmaxFit]]:
             log_p = np.empty((class_index.size, self.codebook_.n_classes))
-            for half, fold in zip(halves, folds, strict=True):
-                kept = np.ones(class_index.size, dtype=bool)
-                kept[fold] = False
-                if np.unique(class_index[kept]).size < self.codebook_.n_classes:
-                    kept[:] = True  # a class of one row has no halves
-                half.ridge_ = ridge
-                half._learn(outputs.rows(kept), class_index[kept], weights[kept], self.tol)
-                log_p[fold] = half.log_proba(outputs.rows(fold))
-            return log_p, -log_p[np.arange(class_index.size), class_index]
+            fits: list[SoftmaxFit] = []
+            for number, (half, rows, kept, fold) in enumerate(halves):
+                start = starts[number] if starts else fits[0] if fits else None
+                fits.append(half._learn(rows.part(kept), ridge, tol, start))
+                held = rows.part(fold)
+                log_p[fold] = fits[-1].log_proba(held.features, held.anchor)
+            return log_p, -log_p[np.arange(class_index.size), class_index], fits
 
-        self.cross_log_proba_, losses = crossed(self.ridge_)
+        self.cross_log_proba_, losses, fits = crossed(self.ridge_, [])
         total = weights.sum()
         shares = np.bincount(class_index, weights) / total
         if weights @ losses < _CLEAR * float(entr(shares).sum()) * total:
-            log_p, smaller = crossed(self.ridge_ / _SMALLER)
+            log_p, smaller, freer = crossed(self.ridge_ / _SMALLER, fits)
             gains = losses - smaller
             gain = weights @ gains / total
             error = np.sqrt(weights @ np.square(gains - gain)) / total
             if gain > error:
-                self.cross_log_proba_, self.ridge_ = log_p, self.ridge_ / _SMALLER
-        self.fit_ = halves[0].fit_
+                self.cross_log_proba_, self.ridge_, fits = log_p, self.ridge_ / _SMALLER, freer
+        return mean_fit(fits)
 
-    def _learn(self, outputs: Outputs, class_index: Array, weights: Array, tol: float) -> CoupledSoftmax:
-        """Fit the coupling, then the softmax around it, with the ridge that is set; start from an earlier fit."""
+    def _halves(
+        self, margins: Array, class_index: Array, weights: Array
+    ) -> list[tuple[CoupledSoftmax, _Rows, Array, Array]]:
+        """Return, for each half, a decoder with its first guess, all rows as it reads them, its own and the others."""
+        halves: list[tuple[CoupledSoftmax, _Rows, Array, Array]] = []
+        for fold in deal_rows(margins, class_index, _FOLDS):
+            kept = np.ones(class_index.size, dtype=bool)
+            kept[fold] = False
+            if np.unique(class_index[kept]).size < self.codebook_.n_classes:
+                kept[:] = True  # a class of one row has no halves
+            half = copy(self)
+            half._guess(margins[kept], class_index[kept], weights[kept])
+            rows = _Rows(*half._read(margins.clip(*half.range_)), class_index, weights)
+            halves.append((half, rows, kept, fold))
+        return halves
+
+    def _guess(self, margins: Array, class_index: Array, weights: Array) -> None:
+        """Fit the first guess."""
         codebook = self.codebook_
-        n_classes = codebook.n_classes
-        self.range_ = np.stack([outputs.margins.min(axis=0), outputs.margins.max(axis=0)])
-        self.spread_ = _spread(outputs.margins, weights, about_mean=codebook.is_one_vs_all)
-        direct = codebook.is_one_vs_all or codebook.n_columns == 1
+        self.range_ = np.stack([margins.min(axis=0), margins.max(axis=0)])
+        self.spread_ = _spread(margins, weights, about_mean=codebook.is_one_vs_all)
         self.coupling_: Coupling | None = None
-        if not direct:
-            self.coupling_ = Coupling().fit(codebook, outputs, class_index, sample_weight=weights)
-        share = self.smoothing / (self.smoothing + weights.sum())
+        if not codebook.is_one_vs_all and codebook.n_columns > 1:
+            honest = Outputs(margins, "leave_one_out")
+            self.coupling_ = Coupling().fit(codebook, honest, class_index, sample_weight=weights)
+
+    def _learn(self, rows: _Rows, ridge: float, tol: float, start: SoftmaxFit | None) -> SoftmaxFit:
+        """Fit the softmax around the first guess."""
+        n_classes = self.codebook_.n_classes
+        share = self.smoothing / (self.smoothing + rows.weights.sum())
         problem: dict[str, Any] = {
-            "features": self._features(outputs),
-            "targets": smooth_targets(class_index, n_classes, share * (n_classes - 1) / n_classes),
-            "sample_weight": weights,
-            "ridge": self._ridges(self.ridge_),
-            "intercept_ridge": self.ridge_,
+            "features": rows.features,
+            "targets": smooth_targets(rows.class_index, n_classes, share * (n_classes - 1) / n_classes),
+            "sample_weight": rows.weights,
+            "ridge": self._ridges(ridge),
+            "intercept_ridge": ridge,
             "tol": tol,
         }
-        self.fit_ = fit_softmax(**problem, anchor=self._anchor(outputs), start=getattr(self, "fit_", None))
-        if self.fit_.scale is not None and self.fit_.scale < 0.0:
+        fit = fit_softmax(**problem, anchor=rows.anchor, start=start)
+        if fit.scale is not None and fit.scale < 0.0:
             # A first guess that is best read backwards is worth nothing.
-            self.fit_ = replace(fit_softmax(**problem), scale=0.0)
-        return self
+            fit = replace(fit_softmax(**problem), scale=0.0)
+        return fit
 
     def log_proba(self, outputs: Outputs) -> Array:
         """Return the logarithms of the class probabilities, shape (n, K)."""
-        outputs = replace(outputs, margins=outputs.margins.clip(*self.range_))
-        log_p = self.fit_.log_proba(self._features(outputs), self._anchor(outputs))
+        log_p = self.fit_.log_proba(*self._read(outputs.margins.clip(*self.range_)))
         return reweighted(log_p, self.prior_shift_)
 
     @property
@@ -202,19 +234,16 @@ class CoupledSoftmax(ProbabilisticDecoder):
         of_outputs = np.full((self.codebook_.n_columns, 1), ridge)
         return np.vstack([of_outputs, _CURVED * of_outputs]) if self.squares else of_outputs
 
-    def _features(self, outputs: Outputs) -> Array:
-        """Return what E reads, shape (n, L) or (n, 2L)."""
-        scaled = outputs.margins / self.spread_
-        return np.hstack([scaled, np.square(scaled)]) if self.squares else scaled
-
-    def _anchor(self, outputs: Outputs) -> Array:
-        """Return W, the logits of the first guess, shape (n, K)."""
+    def _read(self, margins: Array) -> tuple[Array, Array]:
+        """Return what E reads, shape (n, L) or (n, 2L), and W, the logits of the first guess, shape (n, K)."""
+        features = scaled = margins / self.spread_
+        if self.squares:
+            features = np.hstack([scaled, np.square(scaled)])
         if self.coupling_ is not None:
-            return self.coupling_.log_proba(outputs)
+            return features, self.coupling_.log_proba(Outputs(margins, "new"))
         signs = self.codebook_.matrix.T.clip(min=0 if self.codebook_.n_columns > 1 else -1)
         # The scale of the first guess is free, so outputs that are nothing but rounding must not be one.
-        heard = np.where(np.abs(outputs.margins) > _SILENT, outputs.margins, 0.0)
-        return heard / self.spread_ @ signs
+        return features, np.where(np.abs(margins) > _SILENT, scaled, 0.0) @ signs
 
 
 def default_ridge(codebook: Codebook) -> float:

@@ -98,7 +98,9 @@ class Coupling(ProbabilisticDecoder):
             p = bradley_terry(r, self.codebook_.matrix, self.column_weights_)
         else:
             columns, forward = _pairs_in_order(self.codebook_)
-            r = np.where(forward, r[:, columns], 1.0 - r[:, columns])
+            r = r[:, columns]
+            if not forward.all():
+                r[:, ~forward] = 1.0 - r[:, ~forward]
             p = couple(r, self.method_, self.column_weights_[columns])
         p = np.maximum(p, _SMALLEST)
         return reweighted(np.log(p / p.sum(axis=1, keepdims=True)), self.prior_shift_)

@@ -62,7 +62,7 @@ class Polynomial(Kernel):
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
         """Return degree gamma base (gamma base + coef0)^(degree - 1)."""
         inner = gamma * base
-        return self.degree * inner * np.power(inner + self.coef0, self.degree - 1.0)
+        return self.degree * inner * (inner + self.coef0) ** (self.degree - 1.0)
 
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared norm of a row."""

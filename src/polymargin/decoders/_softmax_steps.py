@@ -1,0 +1,209 @@
+"""Newton steps of a softmax problem: solved directly where it is small, by conjugate gradients where it is large."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+Array = NDArray[Any]
+
+#: Up to this many coefficients the Hessian is cheaper than conjugate gradients.
+_LARGEST = 100
+#: Steps of the conjugate gradients within one Newton step, at most.
+_MAX_INNER = 250
+#: After more steps than this the preconditioner is renewed.
+_SLOW = 30
+#: Single precision will do for a Newton step, which need not be exact, where the ridges are at least this share of the
+#: weight, and no more than its inverse: then they bound the condition of the Hessian.
+_WELL_POSED = 1e-5
+
+
+class NewtonSteps:
+    """Steps −H⁻¹ g, where H is the Hessian of Σ_i m_i log Σ_k exp z_ik + ½ Σ λ_kj B_kj² + ½ λ_s s², z = B A + s W.
+
+    Parameters
+    ----------
+    A : ndarray of shape (D, n)
+        Features, none of them far from one in size.
+    W : ndarray of shape (K, n) or None
+        The anchor.
+    mass : ndarray of shape (n,)
+        Row weights m.
+    ridge : ndarray of shape (K, D)
+        λ of the coefficients B.
+    scale_ridge : float
+        λ_s of the anchor's scale.
+    total : float
+        The weight of all rows.
+    """
+
+    def __init__(
+        self, A: Array, W: Array | None, mass: Array, ridge: Array, scale_ridge: float, total: float
+    ):
+        smallest, largest = ridge.min(), max(ridge.max(), scale_ridge)
+        tame = _WELL_POSED * total <= smallest and _WELL_POSED * largest <= total
+        self.kind = np.dtype(np.float32) if tame else A.dtype
+        self.A = A.astype(self.kind, copy=False)
+        self.W = None if W is None else W.astype(self.kind, copy=False)
+        self.mass = mass.astype(self.kind, copy=False)
+        self.ridge, self.scale_ridge = ridge.astype(self.kind, copy=False), scale_ridge
+        self.small = ridge.size <= _LARGEST and A.dtype == np.float64
+        if self.small:
+            self.pairs = _pairs(*ridge.shape)
+            self.products = self.A[self.pairs.left] * self.A[self.pairs.right]
+            self.products *= self.mass
+        self.inverse: _SharedInverse | None = None
+
+    def __call__(self, P: Array, gradient: Array, forcing: float) -> Array:
+        """Return a step for the class probabilities P, shape (K, n).
+
+        Conjugate gradients go on until the residual has fallen by the factor ``forcing``.
+        """
+        P = P.astype(self.kind, copy=False)
+        step = self._direct(P, gradient) if self.small else None
+        return self._iterated(P, gradient, forcing) if step is None else step
+
+    def _iterated(self, P: Array, gradient: Array, forcing: float) -> Array:
+        """Return a step by preconditioned conjugate gradients."""
+        # One factor does for many steps: from where a fit starts, probabilities do not change that much.
+        if self.inverse is None:
+            self.inverse = _SharedInverse(self, P)
+        residual = (-gradient).astype(self.kind)
+        step, n_inner = _conjugate_gradients(_Hessian(self, P), self.inverse, residual, forcing)
+        if n_inner > _SLOW:
+            self.inverse = None
+        return step.astype(np.float64, copy=False)
+
+    def _direct(self, P: Array, gradient: Array) -> Array | None:
+        """Return the exact step, or None if rounding leaves no positive definite H."""
+        size, pairs = self.ridge.size, self.pairs
+        H = np.zeros((size + 1, size + 1))
+        # Σ_i m_i p_ik (δ_kl − p_il) a_i a_iᵀ for all pairs of classes, and of features, at once.
+        curvatures = P[pairs.first] * (pairs.same - P[pairs.second])
+        H[:size, :size] = (self.products @ curvatures.T).take(pairs.places)
+        diagonal = H.ravel()[:: size + 2]
+        diagonal[:size] += self.ridge.ravel()
+        if self.W is not None:
+            pull = self.mass * P * (self.W - np.einsum("ki,ki->i", P, self.W))
+            H[size, :size] = (pull @ self.A.T).ravel()
+            diagonal[size] = self.scale_ridge + np.vdot(pull, self.W)
+        # A little more on the diagonal: adding a constant to all logits changes nothing, and where no ridge says so
+        # either, rounding must not decide.
+        diagonal[:] = np.where(diagonal > 0.0, (1.0 + 1e-12) * diagonal, 1.0)
+        # The lower triangle, by rows, is the upper one by columns.
+        _, step, info = lapack.dposv(H.T, -gradient, lower=0, overwrite_a=1, overwrite_b=1)
+        return step if info == 0 else None
+
+
+class _Pairs(NamedTuple):
+    """Pairs of features and pairs of classes, each taken once, and where in H they belong."""
+
+    left: Array
+    right: Array
+    first: Array
+    second: Array
+    same: Array  # (pairs of classes, 1), one where both are the same
+    places: Array  # (K D, K D), indices into a flat array of pairs of features by pairs of classes
+
+
+@lru_cache
+def _pairs(n_classes: int, n_features: int) -> _Pairs:
+    """Return the pairs of so many classes and features; H is the same for many problems but for its numbers."""
+    left, right = np.triu_indices(n_features)
+    first, second = np.triu_indices(n_classes)
+    features = np.empty((n_features, n_features), dtype=np.intp)
+    features[left, right] = features[right, left] = np.arange(left.size)
+    classes = np.empty((n_classes, n_classes), dtype=np.intp)
+    classes[first, second] = classes[second, first] = np.arange(first.size)
+    places = features[:, np.newaxis] * first.size + classes[:, np.newaxis, :, np.newaxis]
+    size = n_classes * n_features
+    same = (first == second).astype(np.float32)[:, np.newaxis]
+    return _Pairs(left, right, first, second, same, places.reshape(size, size))
+
+
+class _Hessian:
+    """Products with H."""
+
+    def __init__(self, steps: NewtonSteps, P: Array):
+        self.A, self.W, self.P, self.weighted = steps.A, steps.W, P, steps.mass * P
+        self.ridge, self.scale_ridge = steps.ridge, steps.scale_ridge
+
+    def __call__(self, v: Array) -> Array:
+        B = v[:-1].reshape(self.ridge.shape)
+        U = B @ self.A
+        if self.W is not None:
+            U += v[-1] * self.W
+        U -= np.einsum("ki,ki->i", self.P, U)
+        U *= self.weighted
+        product = np.empty_like(v)
+        inside = product[:-1].reshape(B.shape)
+        np.multiply(self.ridge, B, out=inside)
+        inside += U @ self.A.T
+        product[-1] = self.scale_ridge * v[-1] + (0.0 if self.W is None else np.vdot(self.W, U))
+        return product
+
+
+class _SharedInverse:
+    """Products with the inverse of H's mean over the classes, one Cholesky factor for all; the scale is apart."""
+
+    def __init__(self, steps: NewtonSteps, P: Array):
+        variances = steps.mass * (P - P * P).mean(axis=0)
+        rows = np.sqrt(np.maximum(variances, 0.0)) * steps.A
+        mean = rows @ rows.T
+        diagonal = np.diag_indices_from(mean)
+        mean[diagonal] += steps.ridge.mean(axis=0)
+        # Features that are constant, repeated or more than the rows leave directions without curvature.
+        single = mean.dtype == np.float32
+        curvatures = mean[diagonal] * (1.0 + (1e-5 if single else 1e-8))
+        self.diagonal = mean[diagonal] = np.where(curvatures > 0.0, curvatures, 1.0)
+        factorise, self.solve = (lapack.spotrf, lapack.spotrs) if single else (lapack.dpotrf, lapack.dpotrs)
+        factor, info = factorise(mean.T, lower=1, overwrite_a=1)
+        # Without a factor the diagonal alone will do.
+        self.factor = factor if info == 0 else None
+        self.shape, self.scale = steps.ridge.shape, steps.scale_ridge
+        if steps.W is not None:
+            pull = P * (steps.W - np.einsum("ki,ki->i", P, steps.W))
+            self.scale += float(steps.mass @ np.einsum("ki,ki->i", pull, steps.W))
+        if not self.scale > 0.0:
+            self.scale = 1.0
+
+    def __call__(self, v: Array) -> Array:
+        B = v[:-1].reshape(self.shape)
+        B = B / self.diagonal if self.factor is None else self.solve(self.factor, B.T, lower=1)[0].T
+        out = np.empty_like(v)
+        out[:-1] = B.ravel()
+        out[-1] = v[-1] / self.scale
+        return out
+
+
+def _conjugate_gradients(
+    hessian: _Hessian, inverse: _SharedInverse, residual: Array, forcing: float
+) -> tuple[Array, int]:
+    """Return a step with H step ≈ residual, and how many products it took.
+
+    The residual is overwritten; in the end it has fallen by the factor ``forcing``.
+    """
+    step = np.zeros_like(residual)
+    direction = inverse(residual)
+    rho = rho_first = float(residual @ direction)
+    n_inner = 0
+    while n_inner < _MAX_INNER:
+        n_inner += 1
+        product = hessian(direction)
+        bend = float(direction @ product)
+        if bend <= 1e-14 * rho:  # no curvature left along this direction
+            break
+        step += (rho / bend) * direction
+        residual -= (rho / bend) * product
+        z = inverse(residual)
+        rho_next = float(residual @ z)
+        if rho_next <= forcing**2 * rho_first:
+            break
+        direction *= rho_next / rho
+        direction += z
+        rho = rho_next
+    return (step if step.any() else direction), n_inner
