@@ -6,12 +6,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import naive
 from conftest import blobs
+from polymargin._progress import Count
 from polymargin.codebooks import minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Kernel, Laplacian, Linear, Polynomial, Precomputed
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.machines.lssvm import row_groups
 from polymargin.selection import leave_one_out
-from polymargin.selection.leave_one_out import choose, press
+from polymargin.selection.leave_one_out import choose, press, search
 from polymargin.selection.samples import Part, Samples
 
 KERNELS: dict[str, tuple[Kernel, dict]] = {
@@ -321,11 +322,13 @@ def test_steps_down_the_gradient_lower_the_criterion():
     gains = []
     for seed in range(4):
         groups, pool, lattice = problem(RBF(), seed=seed)
+        starts = search(groups, [pool], criterion="loo", gammas=lattice, ridge=None, count=Count(None, ""))
         (coarse,) = choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None, polish=False)
+        assert starts[0].choice == coarse
         (fine,) = choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None)
         values = [cost_of(groups, pool, "loo", c.gamma, c.ridge)[0] for c in (coarse, fine)]
         gains.append(1.0 - values[1] / values[0])
-        (again,) = choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None, starts=[coarse])
+        (again,) = choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None, starts=starts)
         assert_allclose([again.gamma, again.ridge], [fine.gamma, fine.ridge], rtol=1e-6)
     assert min(gains) >= -1e-9
     assert max(gains) > 1e-4

@@ -9,6 +9,7 @@ from contextvars import ContextVar, copy_context
 from threading import Lock
 from typing import Any, TypeVar
 
+import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
@@ -17,6 +18,8 @@ Result = TypeVar("Result")
 
 #: Up to this many rows one thread is faster: the threads of BLAS wait for each other by spinning.
 _FEW_ROWS = 2500
+#: From this many rows on, a matrix is worth a thread of ours.
+_WORTH_A_THREAD = 120
 
 
 class _OneThread:
@@ -106,10 +109,13 @@ _helpers: ContextVar[_Helpers | None] = ContextVar("helpers", default=None)
 
 
 @contextmanager
-def threads(n_jobs: int | None) -> Iterator[None]:
-    """Let `in_threads` use so many threads, as joblib counts them; within another such block, those of that one."""
+def threads(n_jobs: int | None, n_rows: float = np.inf) -> Iterator[None]:
+    """Let `in_threads` use so many threads, as joblib counts them; within another such block, those of that one.
+
+    Where the matrices to work on have but few rows, threads would only wait for the interpreter, and there are none.
+    """
     number = effective_n_jobs(n_jobs)
-    if _helpers.get() is not None or number == 1:
+    if _helpers.get() is not None or number == 1 or n_rows < _WORTH_A_THREAD:
         yield
         return
     helpers = _Helpers(number - 1)

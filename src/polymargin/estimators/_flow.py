@@ -98,15 +98,15 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight)
         decoder = self._resolved_decoder()
-        jobs = threads(getattr(self, "n_jobs", None))
-        with jobs, blas_threads_for(data.class_index.size), shown(self.verbose) as progress:
+        with blas_threads_for(data.class_index.size), shown(self.verbose) as progress:
             codebook = self._resolved_codebook(data, progress)
             decoder.check(codebook)
-            self._fit_machines(data, codebook, decoder, progress)
-            self.codebook_ = codebook
-            self.decoder_ = self._fit_decoder(
-                decoder, data, weighted=sample_weight is not None, progress=progress
-            )
+            with threads(getattr(self, "n_jobs", None), _rows_of_a_group(data, codebook)):
+                self._fit_machines(data, codebook, decoder, progress)
+                self.codebook_ = codebook
+                self.decoder_ = self._fit_decoder(
+                    decoder, data, weighted=sample_weight is not None, progress=progress
+                )
         return self
 
     def _fit_decoder(
@@ -303,6 +303,12 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = not pairwise
         tags.input_tags.pairwise = pairwise
         return tags
+
+
+def _rows_of_a_group(data: TrainingRows, codebook: Codebook) -> float:
+    """Return how many rows a group of columns uses, in the mean."""
+    counts = np.bincount(data.class_index, minlength=codebook.n_classes)
+    return float(np.mean([counts[group.classes].sum() for group in codebook.row_groups]))
 
 
 def resolve_priors(priors: Any, class_weights: Array) -> Array | None:

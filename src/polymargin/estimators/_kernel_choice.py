@@ -19,6 +19,7 @@ from polymargin.decoders.coupled_softmax import ROUGH, default_ridge
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
 from polymargin.machines import LSSVMBank, TrainingRows
+from polymargin.selection.leave_one_out import Start
 
 Array = NDArray[Any]
 
@@ -54,13 +55,13 @@ class KernelChoice:
     losses : dict of str to float
         The loss of every kernel: the log-loss of the decoder on honest outputs, or the mean squared leave-one-out error
         where the decoder gives no probabilities.
-    bank : LSSVMBank
-        The machines of the best kernel that it was judged by.
+    starts : dict of int to Start
+        What the search for the parameters of the best kernel has found, see `fit_lssvm_bank`.
     """
 
     data: TrainingRows
     losses: dict[str, float]
-    bank: LSSVMBank
+    starts: dict[int, Start]
 
 
 def choose_kernel(
@@ -68,24 +69,25 @@ def choose_kernel(
     kernels: Sequence[Kernel],
     codebook: Codebook,
     decoder: Decoder,
-    train: Callable[[TrainingRows], LSSVMBank],
+    train: Callable[[TrainingRows, dict[int, Start]], LSSVMBank],
 ) -> KernelChoice:
     """Train machines with each of the kernels, on a sample of the rows if there are many, and compare them."""
     part = sample(data)
     fitted = [kernel.fitted(data.X, data.weights) for kernel in kernels]
 
-    def judged(kernel: Kernel) -> tuple[LSSVMBank, float]:
-        bank = train(part.with_kernel(kernel))
-        return bank, _loss(part, bank, codebook, decoder)
+    def judged(kernel: Kernel) -> tuple[LSSVMBank, dict[int, Start], float]:
+        starts: dict[int, Start] = {}
+        bank = train(part.with_kernel(kernel), starts)
+        return bank, starts, _loss(part, bank, codebook, decoder)
 
     results = in_threads(judged, fitted)
-    best, _ = min(results, key=lambda result: result[1])
-    for bank, _ in results:
+    best, starts, _ = min(results, key=lambda result: result[2])
+    for bank, _, _ in results:
         if bank is not best:
             bank.data.release()
-    losses = {kernel.name: loss for kernel, (_, loss) in zip(fitted, results, strict=True)}
+    losses = {kernel.name: loss for kernel, (_, _, loss) in zip(fitted, results, strict=True)}
     # Where the sample is all rows, what was computed of them is not computed again.
-    return KernelChoice(best.data if part is data else data.with_kernel(best.data.kernel), losses, best)
+    return KernelChoice(best.data if part is data else data.with_kernel(best.data.kernel), losses, starts)
 
 
 def sample(data: TrainingRows, size: int = LARGEST) -> TrainingRows:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, shown
-from polymargin._threads import in_threads, threads
+from polymargin._threads import blas_threads_for, in_threads, threads
 from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import prior_shift, reweighted
 from polymargin.estimators._flow import resolve_priors
@@ -120,8 +120,10 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         self.__dict__.pop("weights_", None)
-        members = self._resolved_members(_n_classes(y))
-        with threads(self.n_jobs), shown(self.verbose) as progress:
+        n_classes = _n_classes(y)
+        members = self._resolved_members(n_classes)
+        pair = 2 * len(y) / max(n_classes, 2)  # the rows of two classes
+        with threads(self.n_jobs, pair), shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
 
@@ -141,8 +143,9 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         if hasattr(first, "feature_names_in_"):
             self.feature_names_in_ = first.feature_names_in_
         self.members_ = members
-        weights = pool_weights(honest, rows.class_index, rows.weights)
-        log_p = pooled(honest, weights)
+        with blas_threads_for(0):
+            weights = pool_weights(honest, rows.class_index, rows.weights)
+            log_p = pooled(honest, weights)
         own = log_p[np.arange(rows.class_index.size), rows.class_index]
         self.loo_log_loss_ = -float(rows.weights @ own / rows.weights.sum())
         soft_labels = first.bank_.data.soft_labels

@@ -26,6 +26,7 @@ from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
 from polymargin.outputs import Outputs
+from polymargin.selection.leave_one_out import Start
 
 Array = NDArray[Any]
 
@@ -183,7 +184,7 @@ default="one-vs-one"
             data = choice.data
         self.kernel_losses_ = None if choice is None else choice.losses
         self.bank_: LSSVMBank = self._trained(
-            data, codebook, decoder, progress, coarse=None if choice is None else choice.bank
+            data, codebook, decoder, progress, starts=None if choice is None else choice.starts
         )
         self.n_support_ = np.bincount(data.class_index, minlength=codebook.n_classes)
 
@@ -195,7 +196,7 @@ default="one-vs-one"
         progress: Progress | None,
         *,
         polish: bool = True,
-        coarse: LSSVMBank | None = None,
+        starts: dict[int, Start] | None = None,
     ) -> LSSVMBank:
         """Return machines with one kernel."""
         gamma = self._resolved_gamma(data.X, data.weights)
@@ -211,7 +212,7 @@ default="one-vs-one"
             selection="loo" if self.selection is None else self.selection,  # type: ignore[arg-type]
             pools=[np.arange(codebook.n_columns)] if self.shared_parameters else None,
             polish=polish,
-            coarse=coarse,
+            starts=starts,
             keep_factors=decoder.needs_variances and polish,
             progress=progress,
         )
@@ -246,7 +247,9 @@ default="one-vs-one"
             kernels,
             codebook,
             decoder,
-            lambda rows: self._trained(rows, codebook, decoder, progress, polish=False),
+            lambda rows, starts: self._trained(
+                rows, codebook, decoder, progress, polish=False, starts=starts
+            ),
         )
 
     def _honest(self) -> tuple[DecoderRows, Array]:

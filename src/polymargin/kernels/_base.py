@@ -22,6 +22,8 @@ Array = NDArray[Any]
 
 #: The rows of a strip of a symmetric matrix.
 _STRIP = 64
+#: The entries of a strip that is computed entry by entry.
+_ENTRIES = 2**14
 
 
 class Kernel(ABC):
@@ -123,6 +125,25 @@ def symmetric(n: int, strip: Callable[[slice, slice], Array], dtype: Any = np.fl
 
     in_threads(fill, range(0, n, _STRIP))
     return matrix
+
+
+def in_strips(function: Callable[..., Array], *arrays: Array) -> Array:
+    """Return a function of arrays of one shape, entry by entry, a few rows at a time: what is small stays in the cache.
+
+    Examples
+    --------
+    >>> in_strips(np.add, np.eye(2), np.ones((2, 2)))
+    array([[2., 1.],
+           [1., 2.]])
+    """
+    shape = arrays[0].shape
+    step = max(1, _ENTRIES // max(1, int(np.prod(shape[1:]))))
+    if shape[0] <= step:
+        return function(*arrays)
+    result = np.empty(shape)
+    for start in range(0, shape[0], step):
+        result[start : start + step] = function(*(array[start : start + step] for array in arrays))
+    return result
 
 
 def inner_products(X: Any, Z: Any = None) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.kernels._base import Array, Kernel, symmetric
+from polymargin.kernels._base import Array, Kernel, in_strips, symmetric
 from polymargin.kernels.laplacian import Laplacian
 from polymargin.kernels.rbf import RBF
 
@@ -56,23 +56,32 @@ class Blend(Kernel):
 
     def apply(self, base: Array, gamma: float) -> Array:
         """Return the kernel values, real."""
-        values = np.exp(-gamma * base.real)
-        values *= self.share
-        smooth = -gamma * base.imag
-        np.exp(smooth, out=smooth)
-        smooth *= 1.0 - self.share
-        values += smooth
-        return values
+
+        def values(base: Array) -> Array:
+            rough, smooth = -gamma * base.real, -gamma * base.imag
+            np.exp(rough, out=rough)
+            rough *= self.share
+            np.exp(smooth, out=smooth)
+            smooth *= 1.0 - self.share
+            rough += smooth
+            return rough
+
+        return in_strips(values, base)
 
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
         """Return share e₁ exp(e₁) + (1 - share) e₂ exp(e₂), where e are the two exponents."""
-        rough, smooth = -gamma * base.real, -gamma * base.imag
-        # The smooth part is what the values hold besides the rough one: one exponential will do.
-        part = self.share * np.exp(rough)
-        slope = smooth * (values - part)
-        rough *= part
-        slope += rough
-        return slope
+
+        def slopes(base: Array, values: Array) -> Array:
+            rough, smooth = -gamma * base.real, -gamma * base.imag
+            # The smooth part is what the values hold besides the rough one: one exponential will do.
+            part = np.exp(rough)
+            part *= self.share
+            smooth *= values - part
+            rough *= part
+            rough += smooth
+            return rough
+
+        return in_strips(slopes, base, values)
 
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared distance between two rows."""

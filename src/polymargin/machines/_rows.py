@@ -104,7 +104,7 @@ class TrainingRows:
         return float(self.base_bytes) * self.X.shape[0] ** 2
 
     def base_among(self, rows: Array) -> Array:
-        """Return the kernel's base matrix among some of the rows, a new array."""
+        """Return the kernel's base matrix among some of the rows, which nobody may change."""
         whole = self.whole_base
         return self.kernel.base_among(self.X, rows) if whole is None else _among(whole, rows)
 
@@ -139,7 +139,10 @@ class TrainingRows:
     def shared_gram_among(self, rows: Array, gamma: float) -> Array | None:
         """Return the kernel's values among some rows, a new array, if those among all were computed to be shared."""
         values = self.shared_gram(gamma)
-        return None if values is None else _among(values, rows)
+        if values is None:
+            return None
+        part = _among(values, rows)
+        return part.copy() if part is values else part
 
     def release(self) -> None:
         """Forget the base matrix and the kernel's values."""
@@ -170,7 +173,9 @@ class TrainingRows:
 
 
 def _among(matrix: Array, rows: Array) -> Array:
-    """Return the part of a square matrix that belongs to some rows, a new array."""
+    """Return the part of a square matrix that belongs to some rows, in their order; the matrix itself if it is all."""
+    if rows.size == len(matrix) and (np.diff(rows) == 1).all():
+        return matrix
     return matrix.take(rows, axis=0).take(rows, axis=1)
 
 

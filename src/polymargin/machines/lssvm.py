@@ -24,7 +24,8 @@ from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._rows import KEPT_BYTES, TrainingRows
 from polymargin.outputs import Outputs, Provenance
 from polymargin.selection import evidence, leave_one_out
-from polymargin.selection.lattice import KERNELS, Choice
+from polymargin.selection.lattice import KERNELS
+from polymargin.selection.leave_one_out import Start
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, cholesky, spectral
 
@@ -201,7 +202,7 @@ def fit_lssvm_bank(
     selection: Selection = "evidence",
     pools: Sequence[Array] | None = None,
     polish: bool = True,
-    coarse: LSSVMBank | None = None,
+    starts: dict[int, Start] | None = None,
     keep_factors: bool = True,
     progress: Progress | None = None,
 ) -> LSSVMBank:
@@ -221,9 +222,9 @@ def fit_lssvm_bank(
         The columns that share inferred parameters; every column belongs to one pool. None: each has its own.
     polish : bool
         Whether a selection by leave-one-out errors goes beyond its coarse search.
-    coarse : LSSVMBank or None
-        Machines of the same columns whose selected parameters a selection by leave-one-out errors starts from, in place
-        of its coarse search.
+    starts : dict of int to Start, or None
+        What the coarse search of a selection by leave-one-out errors has found, by the first column of every pool. An
+        empty one is filled.
     keep_factors : bool
         Whether the factorisations are kept for variances.
     progress : callable or None
@@ -252,6 +253,7 @@ def fit_lssvm_bank(
             else ', or choose coding="one-vs-one", whose machines see two classes at a time'
         ),
     )
+    _memory.keep_freed()
     n = data.class_index.size
     bank = LSSVMBank(
         data=data,
@@ -271,7 +273,7 @@ def fit_lssvm_bank(
     machines = Count(progress, "machines")
     machines.expect(codebook.n_columns)
     for batch in batches:
-        _set_parameters(bank, batch, C, gamma, selection, pools, polish, coarse, kernels)
+        _set_parameters(bank, batch, C, gamma, selection, pools, polish, starts, kernels)
         if len(batches) == 1 and not data.kernel.untrusted and np.unique(bank.gamma).size == 1:
             data.share_gram(float(bank.gamma[0]))
 
@@ -394,7 +396,7 @@ def _set_parameters(
     selection: Selection,
     pools: Sequence[Array],
     polish: bool,
-    coarse: LSSVMBank | None,
+    starts: dict[int, Start] | None,
     count: Count,
 ) -> None:
     """Fill in C and gamma of the groups' columns, inferring what is None."""
@@ -430,14 +432,21 @@ def _set_parameters(
             count=count,
         )
     else:
+        first = [int(groups[parts[0][0]].columns[parts[0][1][0]]) for parts in members]
+        known = {} if starts is None else starts
         with blas_threads_for(0):  # it looks at samples
+            if not all(column in known for column in first):
+                found = leave_one_out.search(
+                    groups, members, criterion=selection, gammas=gammas, ridge=ridge, count=count
+                )
+                known.update(zip(first, found, strict=True))
             choices = leave_one_out.choose(
                 groups,
                 members,
                 criterion=selection,
                 gammas=gammas,
                 ridge=ridge,
-                starts=None if coarse is None else _coarse_choices(coarse, groups, members),
+                starts=[known[column] for column in first],
                 polish=polish,
                 count=count,
             )
@@ -445,14 +454,6 @@ def _set_parameters(
         for number, positions in parts:
             bank.C[groups[number].columns[positions]] = 1.0 / choice.ridge
             bank.gamma[groups[number].columns[positions]] = choice.gamma
-
-
-def _coarse_choices(
-    coarse: LSSVMBank, groups: list[RowGroupGram], members: Sequence[Sequence[tuple[int, Array]]]
-) -> list[Choice]:
-    """Return the parameters of other machines, for every pool."""
-    columns = [groups[parts[0][0]].columns[parts[0][1][0]] for parts in members]
-    return [Choice(float(coarse.gamma[k]), 1.0 / float(coarse.C[k]), 0.0) for k in columns]
 
 
 def _factorise(group: RowGroupGram, gammas: Array, ridges: Array) -> Iterator[Block]:

@@ -18,6 +18,7 @@ minimum of the parabola through the three. Then a few steps down the exact gradi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,12 +30,12 @@ from polymargin.kernels import Kernel
 from polymargin.selection.lattice import Choice, Pool, climb, rounded
 from polymargin.selection.samples import CANCELLED, RIDGE_LIMITS, Criterion, Part, Samples
 from polymargin.solvers import _lapack
-from polymargin.solvers.centring import Centring, centre
+from polymargin.solvers.centring import Centring, add_outer, centre
 from polymargin.solvers.ridge import symmetric_inverse
 
 Array = NDArray[Any]
 
-__all__ = ["Group", "choose", "press", "unbiased_inverse"]
+__all__ = ["Group", "Start", "choose", "press", "search", "unbiased_inverse"]
 
 #: The least ridge is also this times the square of the weight of the rows: below, rounding decides.
 _ROUNDING = 1e-14
@@ -48,9 +49,10 @@ _GROUPS = 30
 COARSE: dict[Criterion, range] = {"loo": range(-4, 3, 6), "gcv": range(-16, 9, 6)}
 #: Another step beyond must lower the criterion by this share.
 _LEAST_GAIN = 1e-3
-#: Steps down the gradient of the logarithm of PRESS in (log gamma, log ε): how many at most, the longest, and the gain
-#: below which none is taken; the curvature in log gamma to begin with, and the least and largest in log ε.
-_STEPS, _LONGEST, _ENOUGH = 5, 2.0, 5e-4
+#: Steps down the gradient of the logarithm of PRESS in (log gamma, log ε): how many at most, the longest in each, and
+#: the gain below which none is taken; the least curvature in log gamma to begin with, and the least and largest in
+#: log ε.
+_STEPS, _LONGEST, _ENOUGH = 5, (0.5, 2.0), 1e-3
 _CURVATURE, _CURVATURES = 0.1, (0.003, 1.0)
 #: They look at the groups that carry this share of the criterion, and at so many of their rows that a step takes this
 #: many operations (a group of m rows takes m³).
@@ -151,9 +153,27 @@ def unbiased_inverse(A: Array, centring: Centring, ridge: float) -> Array:
     if not _lapack.factor(A):
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
     P = symmetric_inverse(A)
-    direction = centring.bias_direction
-    P -= direction[:, np.newaxis] * (direction / (centring.lift + ridge))
+    add_outer(P, -1.0 / (centring.lift + ridge), centring.bias_direction)
     return P
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the coarse search found for a pool of columns: where the polish starts, and what it may expect there.
+
+    Attributes
+    ----------
+    choice : Choice
+        The best parameters.
+    curvatures : tuple of two floats
+        The second derivatives of the logarithm of the criterion in log gamma and log ε, roughly.
+    errors : ndarray of float
+        The criterion of each of the pool's groups, per unit of the rows' weight.
+    """
+
+    choice: Choice
+    curvatures: tuple[float, float]
+    errors: Array
 
 
 def choose(
@@ -163,7 +183,7 @@ def choose(
     criterion: Criterion,
     gammas: Callable[[int], float] | float,
     ridge: float | None,
-    starts: Sequence[Choice] | None = None,
+    starts: Sequence[Start] | None = None,
     polish: bool = True,
     count: Count | None = None,
 ) -> list[Choice]:
@@ -181,8 +201,8 @@ def choose(
         The fixed gamma, or the lattice of values to search.
     ridge : float or None
         The fixed ridge 1/C, or None to choose it.
-    starts : sequence of Choice, or None
-        What a coarse search found; None has it done here.
+    starts : sequence of Start, or None
+        What `search` has found; None has it done here.
     polish : bool
         Whether to go on from there by the gradient. (There are no such steps for "gcv".)
     count : Count or None
@@ -194,26 +214,50 @@ def choose(
         Their scores are minus the criterion, per unit of row weight and column.
     """
     count = Count(None, "") if count is None else count
-    pools = [_evenly(pool) for pool in pools]
-    used = np.unique([group for pool in pools for group, _ in pool])
-    pools = [[(int(np.searchsorted(used, group)), columns) for group, columns in pool] for pool in pools]
-    groups = [groups[group] for group in used]
+    if starts is None:
+        starts = search(groups, pools, criterion=criterion, gammas=gammas, ridge=ridge, count=count)
+    free = (callable(gammas), ridge is None)
+    if not polish or criterion == "gcv" or not any(free):
+        return [start.choice for start in starts]
+    groups, pools = _searched(groups, pools)
+    return [
+        _polished(
+            _Press(groups[0].kernel, _telling(groups, pool, start), free, _least_ridge(groups), count), start
+        )
+        for pool, start in zip(pools, starts, strict=True)
+    ]
+
+
+def search(
+    groups: Sequence[Group],
+    pools: Sequence[Pool],
+    *,
+    criterion: Criterion,
+    gammas: Callable[[int], float] | float,
+    ridge: float | None,
+    count: Count,
+) -> list[Start]:
+    """Search coarsely, on samples of the rows; see `choose`."""
+    groups, pools = _searched(groups, pools)
     operations, rows = (
         (_SAMPLED_OPERATIONS, _SAMPLED_ROWS) if criterion == "loo" else (_GCV_OPERATIONS, _GCV_ROWS)
     )
     size = int(np.clip((operations / len(groups)) ** (1 / 3), *rows))
-    least = max(RIDGE_LIMITS[0], _ROUNDING * max(group.total for group in groups) ** 2)
-    samples = Samples(groups[0].kernel, [group.few(size) for group in groups], least)
-    chosen = []
-    for number, pool in enumerate(pools):
-        found = _coarse(samples, pool, criterion, gammas, ridge, count) if starts is None else starts[number]
-        free = (callable(gammas), ridge is None)
-        if polish and criterion == "loo" and any(free):
-            parts = _telling(samples, groups, pool, found)
-            exact = _Press(groups[0].kernel, parts, free, least, count)
-            found = _polished(exact, found, _ridge_curvature(samples, pool, found))
-        chosen.append(found)
-    return chosen
+    samples = Samples(groups[0].kernel, [group.few(size) for group in groups], _least_ridge(groups))
+    return [_coarse(samples, pool, criterion, gammas, ridge, count) for pool in pools]
+
+
+def _searched(groups: Sequence[Group], pools: Sequence[Pool]) -> tuple[Sequence[Group], Sequence[Pool]]:
+    """Return the groups that are searched, and the pools of their columns."""
+    pools = [_evenly(pool) for pool in pools]
+    used = np.unique([group for pool in pools for group, _ in pool])
+    renumbered = [[(int(np.searchsorted(used, group)), columns) for group, columns in pool] for pool in pools]
+    return [groups[group] for group in used], renumbered
+
+
+def _least_ridge(groups: Sequence[Group]) -> float:
+    """Return the least ridge to consider, in multiples of the mean eigenvalue."""
+    return max(RIDGE_LIMITS[0], _ROUNDING * max(group.total for group in groups) ** 2)
 
 
 def _evenly(pool: Pool) -> Pool:
@@ -230,8 +274,8 @@ def _coarse(
     gammas: Callable[[int], float] | float,
     ridge: float | None,
     count: Count,
-) -> Choice:
-    """Return the best choice on the samples."""
+) -> Start:
+    """Return the best choice on the samples, and what the samples say about its surroundings."""
     mask = np.zeros((samples.totals.size, samples._targets.shape[2]))
     for group, columns in pool:
         mask[group, columns] = 1.0
@@ -243,8 +287,25 @@ def _coarse(
 
     if not callable(gammas):
         count.expect(1)
-        return attempt(gammas)
-    lattice = gammas
+        tried = [attempt(gammas)]
+    else:
+        tried = _along_gamma(attempt, criterion, gammas, count)
+    best = max(tried, key=lambda choice: choice.score)
+    ridges = best.ridge * np.array([1.0 / 3.0, 1.0, 3.0])
+    costs = samples.costs(criterion, best.gamma, ridges)
+    of_groups = np.array([[of_ridge[group, columns].sum() for group, columns in pool] for of_ridge in costs])
+    bend = _bend(np.log(ridges), np.log(np.maximum(of_groups.sum(axis=1), 1e-300)))
+    return Start(
+        best,
+        (_gamma_curvature(tried, best), float(np.clip(bend, *_CURVATURES))),
+        of_groups[1] / samples.totals[[group for group, _ in pool]],
+    )
+
+
+def _along_gamma(
+    attempt: Callable[[float], Choice], criterion: Criterion, lattice: Callable[[int], float], count: Count
+) -> list[Choice]:
+    """Return the choices tried, in the order of gamma: the best of them lies between others, or where it is flat."""
     points = COARSE[criterion]
     count.expect(len(points))
     tried: dict[int, Choice] = {}
@@ -263,7 +324,7 @@ def _coarse(
         if point not in tried:
             count.expect(1)
             tried[point] = attempt(lattice(point))
-    return max(tried.values(), key=lambda choice: choice.score)
+    return [tried[point] for point in sorted(tried)]
 
 
 def _lowest(tried: dict[int, Choice], best: int, step: int) -> int:
@@ -276,20 +337,25 @@ def _lowest(tried: dict[int, Choice], best: int, step: int) -> int:
     return best + round(0.5 * step * (below - above) / bend) if bend > 0.0 else best
 
 
-def _ridge_curvature(samples: Samples, pool: Pool, choice: Choice) -> float:
-    """Return the curvature of log PRESS in log ε on the samples, within reason."""
-    ridges = choice.ridge * np.array([1.0 / 3.0, 1.0, 3.0])
-    costs = samples.costs("loo", choice.gamma, ridges)
-    below, middle, above = np.log([sum(of_ridge[g, c].sum() for g, c in pool) for of_ridge in costs])
-    return float(np.clip((below - 2.0 * middle + above) / np.log(3.0) ** 2, *_CURVATURES))
+def _gamma_curvature(tried: Sequence[Choice], best: Choice) -> float:
+    """Return the curvature of the logarithm of the criterion in log gamma, from the best choice and its neighbours."""
+    place = tried.index(best)
+    if not 0 < place < len(tried) - 1:
+        return _CURVATURE
+    around = tried[place - 1 : place + 2]
+    values = np.log([max(-choice.score, 1e-300) for choice in around])
+    return float(np.clip(_bend(np.log([choice.gamma for choice in around]), values), _CURVATURE, 1.0))
 
 
-def _telling(
-    samples: Samples, groups: Sequence[Group], pool: Pool, choice: Choice
-) -> list[tuple[Part, Array]]:
+def _bend(places: Array, values: Array) -> float:
+    """Return the second derivative of the parabola through three points."""
+    slopes = np.diff(values) / np.diff(places)
+    return float(2.0 * (slopes[1] - slopes[0]) / (places[2] - places[0]))
+
+
+def _telling(groups: Sequence[Group], pool: Pool, start: Start) -> list[tuple[Part, Array]]:
     """Return the groups with the largest errors: rows of them, as many as are affordable, and the pool's columns."""
-    costs = samples.costs("loo", choice.gamma, np.array([choice.ridge]))[0] / samples.totals[:, np.newaxis]
-    errors = np.array([groups[group].total * costs[group, columns].sum() for group, columns in pool])
+    errors = start.errors * [groups[group].total for group, _ in pool]
     order = np.argsort(-errors, kind="stable")
     enough = int(np.searchsorted(np.cumsum(errors[order]), _SHARE * errors.sum())) + 1
     telling = np.sort(order[:enough])
@@ -339,17 +405,17 @@ class _Press:
         return float(np.log(value / self.weight)), np.where(self.free, sum(slopes) / value, 0.0)
 
 
-def _polished(exact: _Press, start: Choice, ridge_curvature: float) -> Choice:
+def _polished(exact: _Press, start: Start) -> Choice:
     """Return the choice after some quasi-Newton steps down the exact gradient of log PRESS."""
-    point = np.log([start.gamma, start.ridge])
+    point = np.log([start.choice.gamma, start.choice.ridge])
     try:
         value, slope = exact.evaluate(point)
     except np.linalg.LinAlgError:  # a matrix of so low a rank is best left to the samples
-        return start
-    curvature = np.diag([_CURVATURE, ridge_curvature])
+        return start.choice
+    curvature = np.diag(start.curvatures)
     for _ in range(_STEPS):
         step = np.where(exact.free, -np.linalg.solve(curvature, slope), 0.0)
-        step *= min(1.0, _LONGEST / max(float(np.abs(step).max()), 1e-300))
+        step /= max(1.0, float((np.abs(step) / _LONGEST).max()))
         if -(slope @ step + 0.5 * step @ curvature @ step) < _ENOUGH:
             break
         try:

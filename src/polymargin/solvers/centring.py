@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+#: The rows of a strip of a matrix.
+_STRIP = 64
+
 
 @dataclass(frozen=True)
 class Centring:
@@ -90,6 +93,14 @@ def centre(K: Array, weights: Array) -> tuple[Centring, Array]:
     lift = float(np.trace(K)) / max(total - 1.0, 1.0)
     if not lift > 0.0:
         lift = 1.0
-    direction = roots / np.sqrt(total)
-    K += lift * direction[:, np.newaxis] * direction[np.newaxis, :]
+    add_outer(K, lift / total, roots)
     return Centring(weights, total, row_means, grand_mean, lift), np.asfortranarray(K.T)
+
+
+def add_outer(A: Array, factor: float, vector: Array) -> None:
+    """Add factor times the vector times its transpose to A, a few rows at a time: a second matrix costs more."""
+    if (vector == vector[0]).all():
+        A += factor * vector[0] ** 2
+        return
+    for start in range(0, vector.size, _STRIP):
+        A[start : start + _STRIP] += factor * vector[start : start + _STRIP, np.newaxis] * vector
