@@ -45,7 +45,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        How many members are fitted side by side, in threads. The result is the same.
+        How many threads share the work: members, kernels, and groups of rows that are not small. The result is the
+        same.
     verbose : int, default=0
         Whether ``fit`` shows its progress.
     random_state : int, RandomState instance or None, default=None

@@ -76,7 +76,7 @@ default="one-vs-one"
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        How many kernels are tried side by side, in threads. The result is the same.
+        How many threads share the work: kernels, and groups of rows that are not small. The result is the same.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
         now and then in the log ("polymargin", level INFO).

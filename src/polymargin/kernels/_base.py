@@ -23,7 +23,7 @@ Array = NDArray[Any]
 #: The rows of a strip of a symmetric matrix.
 _STRIP = 64
 #: The entries of a strip that is computed entry by entry.
-_ENTRIES = 2**14
+_ENTRIES = 2**16
 
 
 class Kernel(ABC):

@@ -93,6 +93,10 @@ class TrainingRows:
         """The kernel's base matrix among all rows, computed once until it is released; None if there are many."""
         return self._base if self.whole_bytes <= KEPT_BYTES else None
 
+    def prepare(self) -> None:
+        """Compute what threads will ask for, before two of them do: the different rows and the base matrix."""
+        _ = self.distinct, self.whole_base
+
     @property
     def base_bytes(self) -> int:
         """The size of an entry of the kernel's base matrix."""

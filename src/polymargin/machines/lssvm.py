@@ -239,6 +239,7 @@ def fit_lssvm_bank(
     batches = _batches(groups, pools)
     largest = max(group.rows.size for group in groups)
     held = max(sum(float(data.base_bytes) * group.rows.size**2 for group in batch) for batch in batches)
+    held *= min(n_threads(), len(batches))
     kept = sum(8.0 * group.rows.size**2 for group in groups) if keep_factors else 0.0
     _memory.require(
         (32.0 + data.base_bytes) * largest**2 * min(n_threads(), len(groups))
@@ -254,6 +255,8 @@ def fit_lssvm_bank(
         ),
     )
     _memory.keep_freed()
+    if inferred:
+        data.prepare()
     n = data.class_index.size
     bank = LSSVMBank(
         data=data,
@@ -272,24 +275,26 @@ def fit_lssvm_bank(
     kernels = _kernel_count(data, C, gamma, selection, pools, groups, progress)
     machines = Count(progress, "machines")
     machines.expect(codebook.n_columns)
-    for batch in batches:
+
+    def solved(group: RowGroupGram) -> list[Block]:
+        blocks = []
+        for block in _factorise(group, bank.gamma[group.columns], 1.0 / bank.C[group.columns]):
+            _solve(bank, block, targets)
+            machines.advance(block.columns.size)
+            if keep_factors:
+                blocks.append(block)
+        group.release()
+        return blocks
+
+    def fitted(batch: list[RowGroupGram]) -> list[list[Block]]:
         _set_parameters(bank, batch, C, gamma, selection, pools, polish, starts, kernels)
         if len(batches) == 1 and not data.kernel.untrusted and np.unique(bank.gamma).size == 1:
             data.share_gram(float(bank.gamma[0]))
+        return in_threads(solved, batch)
 
-        def solved(group: RowGroupGram) -> list[Block]:
-            blocks = []
-            for block in _factorise(group, bank.gamma[group.columns], 1.0 / bank.C[group.columns]):
-                _solve(bank, block, targets)
-                machines.advance(block.columns.size)
-                if bank.blocks is not None:
-                    blocks.append(block)
-            group.release()
-            return blocks
-
-        for blocks in in_threads(solved, batch):
-            if bank.blocks is not None:
-                bank.blocks.extend(blocks)
+    of_batches = in_threads(fitted, batches)
+    if bank.blocks is not None:
+        bank.blocks.extend(block for of_groups in of_batches for blocks in of_groups for block in blocks)
     if keep_factors and data.kernel.precomputed:
         _constant_diagonal(data)
     # A row that a dichotomy does not use is new to it.
