@@ -366,9 +366,18 @@ def _check_weights(groups: list[RowGroupGram]) -> None:
 
 def _batches(groups: list[RowGroupGram], pools: Sequence[Array]) -> list[list[RowGroupGram]]:
     """Return the groups one by one, or all together if some pool needs several at a time."""
-    if all(any(np.isin(pool, group.columns).all() for group in groups) for pool in pools):
+    group_of = _owners([group.columns for group in groups])
+    if all((group_of[pool] == group_of[pool[0]]).all() for pool in pools):
         return [[group] for group in groups]
     return [groups]
+
+
+def _owners(columns: Sequence[Array]) -> Array:
+    """Return for every column the number of the set of columns that it belongs to, shape (L,)."""
+    owners = np.empty(sum(part.size for part in columns), dtype=np.intp)
+    for number, part in enumerate(columns):
+        owners[part] = number
+    return owners
 
 
 def _kernel_count(
@@ -418,14 +427,12 @@ def _set_parameters(
     assert not isinstance(C, np.ndarray), "C of every column with a gamma to select"
     assert not isinstance(gamma, np.ndarray), "gamma of every column with a C to select"
     unit = kernel.unit_gamma(bank.data.X, bank.data.weights)
-    members = []
-    for pool in pools:
-        parts = [
-            (number, np.flatnonzero(np.isin(group.columns, pool))) for number, group in enumerate(groups)
-        ]
-        parts = [(number, positions) for number, positions in parts if positions.size]
-        if parts:
-            members.append(parts)
+    pool_of = _owners(pools)
+    of_pools: dict[int, list[tuple[int, Array]]] = {}
+    for number, group in enumerate(groups):
+        for pool in sorted(set(pool_of[group.columns].tolist())):
+            of_pools.setdefault(pool, []).append((number, np.flatnonzero(pool_of[group.columns] == pool)))
+    members = [of_pools[pool] for pool in sorted(of_pools)]
     gammas = gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2)
     ridge = None if C is None else 1.0 / C
     if selection == "evidence":
@@ -463,11 +470,11 @@ def _set_parameters(
 
 def _factorise(group: RowGroupGram, gammas: Array, ridges: Array) -> Iterator[Block]:
     """Yield the group's columns in blocks that share a factorisation."""
-    for gamma in np.unique(gammas):
+    for gamma in sorted(set(gammas.tolist())):
         same_gamma = np.flatnonzero(gammas == gamma)
         centring, A = group.centred(gamma)
-        different = np.unique(ridges[same_gamma])
-        if different.size >= SPECTRAL_FROM:
+        different = sorted(set(ridges[same_gamma].tolist()))
+        if len(different) >= SPECTRAL_FROM:
             factor = spectral(A, ridges[same_gamma])
             yield Block(group.rows, group.columns[same_gamma], gamma, centring, factor)
             continue
