@@ -216,6 +216,7 @@ def test_polynomials_that_overflow_or_are_undefined():
 
 def test_what_does_not_fit_is_refused_with_the_number_and_the_remedy(monkeypatch):
     monkeypatch.setattr(_memory, "available", lambda: 1000.0)
+    monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
     words = r'kernel matrix of 30 rows .* needs \d+\.\d GiB and 0\.0 GiB are free; .*coding="one-vs-one"'
     refused(words, LSSVMClassifier(coding="one-vs-all"), error=MemoryError)
 

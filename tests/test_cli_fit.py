@@ -188,6 +188,7 @@ def test_report(tmp_path, folder):
 
 def test_more_rows_than_memory_is_refused_before_they_are_read(monkeypatch, folder, tmp_path):
     monkeypatch.setattr(_memory, "available", lambda: 1e5)
+    monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
     result = run(folder / "flowers.csv", "-o", tmp_path / "m.skops")
     assert result.exit_code == 1
     assert "--model auto on 150 rows needs" in result.stderr

@@ -386,6 +386,7 @@ def test_bad_rows():
 
 def test_what_cannot_fit_into_memory_is_refused_at_once(monkeypatch):
     monkeypatch.setattr(_memory, "available", lambda: 1e4)
+    monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
     with pytest.raises(MemoryError, match="the Hessian of 60 rows and 3 classes needs"):
         KernelLogisticClassifier(1.0, gamma=1.0).fit(X, Y)
 

@@ -692,6 +692,7 @@ def test_progress_is_told(name, caplog, monkeypatch):
 
 def test_memory_is_planned(monkeypatch):
     monkeypatch.setattr(_memory, "available", lambda: 100_000.0)
+    monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
     with pytest.raises(MemoryError, match=r"kernel matrix of 80 rows needs .* machine=\"one-vs-all\""):
         PosteriorSVMClassifier().fit(X, Y)
     assert isinstance(

@@ -339,6 +339,7 @@ def test_what_does_not_fit_into_memory_is_refused_or_computed_row_by_row(problem
     X, y, X_new = problem
     plain = SVMClassifier(tol=TIGHT).fit(X, y).margins(X_new)
     monkeypatch.setattr(_memory, "available", lambda: 100_000.0)
+    monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
     # Features: rows of the kernel matrix are computed when they are needed.
     np.testing.assert_allclose(SVMClassifier(tol=TIGHT).fit(X, y).margins(X_new), plain, atol=1e-4)
     with pytest.raises(MemoryError, match=r"kernel matrix of 150 rows needs .* fit fewer rows"):

@@ -9,6 +9,8 @@ import numpy as np
 GIB = 2**30
 #: Rows are processed in blocks whose largest temporary stays near this many bytes.
 BLOCK_BYTES = 64 * 2**20
+#: So few bytes are not worth asking the system for.
+NEGLIGIBLE = 2**24
 _JUST_BELOW = 2**25 - 2**16
 
 
@@ -42,6 +44,8 @@ def keep_freed() -> None:
 
 def require(n_bytes: float, purpose: str, remedy: str) -> None:
     """Raise MemoryError, with the number and the remedy, if `n_bytes` for `purpose` cannot be had."""
+    if n_bytes < NEGLIGIBLE:
+        return
     free = available()
     if n_bytes > free:
         raise MemoryError(

@@ -48,7 +48,7 @@ _GROUPS = 30
 #: gamma is tried at these points of the lattice unit · 2^(k/2), then by the same step beyond the best one.
 COARSE: dict[Criterion, range] = {"loo": range(-4, 3, 6), "gcv": range(-16, 9, 6)}
 #: Another step beyond must lower the criterion by this share.
-_LEAST_GAIN = 5e-3
+_LEAST_GAIN = 1e-3
 #: Steps down the gradient of the logarithm of PRESS in (log gamma, log ε): how many at most, the longest in each, and
 #: the gain below which none is taken; the least curvature in log gamma to begin with, and the least and largest in
 #: log ε.
