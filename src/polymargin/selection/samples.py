@@ -89,6 +89,9 @@ class Samples:
         self._targets = self._roots[:, :, np.newaxis] * (targets - means[:, np.newaxis])
         self._direction = np.sqrt(shares)
         self._counted *= self._weights[:, :, np.newaxis]
+        #: Whether nothing had to be filled up, and whether all rows have weight one besides.
+        self._full = bool((self._weights > 0.0).all())
+        self._plain = bool((self._weights == 1.0).all())
         self._known: dict[float, _Spectra] = {}
 
     def spectra(self, gamma: float) -> _Spectra:
@@ -96,19 +99,21 @@ class Samples:
         if gamma not in self._known:
             with np.errstate(over="ignore", invalid="ignore"):
                 K = self.kernel.apply(self._base, gamma)
-                K *= (self._weights > 0.0)[:, :, np.newaxis]  # what fills up has no kernel
-            if not np.isfinite(K).all():
+                if not self._full:
+                    K *= (self._weights > 0.0)[:, :, np.newaxis]  # what fills up has no kernel
+                row_means = (K @ self._weights[:, :, np.newaxis])[:, :, 0] / self.totals[:, np.newaxis]
+            if not np.isfinite(row_means).all():
                 raise ValueError(
                     "the kernel matrix holds infinite or undefined values; scale the features, for example with "
                     "StandardScaler"
                 )
-            magnitudes = np.einsum("pii,pi->p", np.abs(K), self._weights)
-            row_means = np.einsum("pij,pj->pi", K, self._weights) / self.totals[:, np.newaxis]
+            magnitudes = np.einsum("pi,pi->p", np.abs(np.einsum("pii->pi", K)), self._weights)
             grand_means = np.einsum("pi,pi->p", row_means, self._weights) / self.totals
             K -= row_means[:, :, np.newaxis]
             K -= (row_means - grand_means[:, np.newaxis])[:, np.newaxis, :]
-            K *= self._roots[:, :, np.newaxis]
-            K *= self._roots[:, np.newaxis, :]
+            if not self._plain:
+                K *= self._roots[:, :, np.newaxis]
+                K *= self._roots[:, np.newaxis, :]
             lifts = np.einsum("pii->p", K) / np.maximum(self.totals - 1.0, 1.0)
             lifts[~(lifts > 0.0)] = 1.0
             K += (lifts[:, np.newaxis] * self._direction)[:, :, np.newaxis] * self._direction[:, np.newaxis]
