@@ -123,7 +123,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.__dict__.pop("weights_", None)
         n_classes = _n_classes(y)
         members = self._resolved_members(n_classes)
-        pair = 2 * np.shape(y)[0] / max(n_classes, 2)  # the rows of two classes
+        pair = 2 * np.asarray(y).shape[0] / max(n_classes, 2)  # the rows of two classes
         with threads(self.n_jobs, pair), shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
