@@ -7,8 +7,7 @@ import threading
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from sklearn.datasets import load_wine
-from sklearn.preprocessing import StandardScaler
+from sklearn.datasets import load_digits
 
 from polymargin import AutoKernelClassifier, LSSVMClassifier
 from polymargin._threads import in_threads, n_threads, threads
@@ -118,8 +117,90 @@ def test_a_failure_ends_the_work_and_is_told(failing):
 
 @pytest.mark.parametrize("estimator", [LSSVMClassifier, AutoKernelClassifier])
 def test_the_number_of_threads_does_not_show(estimator):
-    X, y = load_wine(return_X_y=True)
-    X = StandardScaler().fit_transform(X)
+    X, y = load_digits(n_class=4, return_X_y=True)
+    X, y = X[::2] / 16.0, y[::2]  # enough rows to a pair of classes to be worth a thread
     one, three = (estimator(n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 3))
     assert_array_equal(one.predict_proba(X), three.predict_proba(X))
     assert_array_equal(one.loo_log_proba_, three.loo_log_proba_)
+
+
+OWNERS = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "2"
+import threading, time
+import numpy as np
+from threadpoolctl import threadpool_info
+from polymargin._threads import _one_thread, in_threads, threads as jobs
+
+def threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+if threads() != {2}:
+    print("one thread here")
+    raise SystemExit
+
+def run(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+
+# The first to come is the first to go; after that everybody, from every thread, is heard again.
+inside, go = threading.Event(), threading.Event()
+
+def other():
+    with _one_thread:
+        inside.set()
+        go.wait(10)
+
+with _one_thread:
+    thread = run(other)
+    inside.wait(10)
+go.set()
+thread.join()
+assert threads() == {2}
+with _one_thread:
+    assert threads() == {1}
+seen = []
+
+def helper():
+    with _one_thread:
+        seen.append(threads())
+
+run(helper).join()
+assert seen == [{1}], seen
+assert threads() == {2}
+
+# Helpers are held to it from their first item to the end of their last.
+noted = []
+
+def slow(item):
+    noted.append(threads())
+    time.sleep(0.2 * item)
+    noted.append(threads())
+
+with jobs(2):
+    in_threads(slow, [0, 1])
+assert noted == [{1}] * 4, noted
+assert threads() == {2}
+
+# A child of a process in the middle of a fit has no part in its limit.
+inside.clear()
+go.clear()
+thread = run(other)
+inside.wait(10)
+child = os.fork()
+if child == 0:
+    with _one_thread:
+        held = threads()
+    os._exit(0 if held == {1} and threads() == {2} else 1)
+assert os.waitpid(child, 0)[1] == 0
+go.set()
+thread.join()
+print("fine")
+"""
+
+
+def test_the_limit_belongs_to_no_thread_and_to_no_child():
+    result = subprocess.run([sys.executable, "-c", OWNERS], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "fine" in result.stdout or "one thread here" in result.stdout

@@ -55,7 +55,7 @@ class Step:
         )
 
 
-#: Is told every step of a fit, always by the thread that fits.
+#: Is told every step of a fit, by one thread at a time for each count.
 Progress = Callable[[Step], None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,7 +10,6 @@ from contextvars import ContextVar, copy_context
 from threading import Lock
 from typing import Any, TypeVar
 
-import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 #: Up to this many rows one thread is faster: the threads of BLAS wait for each other by spinning.
-_FEW_ROWS = 2500
+FEW_ROWS = 2500
 #: From this many rows on, a matrix is worth a thread of ours.
 _WORTH_A_THREAD = 120
 
@@ -37,30 +37,47 @@ class _OneThread:
             if self._wanted == 1:
                 # The libraries that are loaded are found once.
                 self._controller = self._controller or ThreadpoolController()
+                self._take_control()
                 self._limit = self._controller.limit(limits=1, user_api="blas")
-                self._limit.__enter__()
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
-            self._wanted -= 1
+            self._wanted = max(self._wanted - 1, 0)
             if self._wanted == 0:
-                for library in self._controller.lib_controllers if self._controller else ():
-                    # threadpoolctl 3.8 listens to the thread that set a limit alone, and we may be another.
-                    getattr(library, "clear_controlling_thread", _nothing)(force=True)
-                self._limit.__exit__(*error)
+                self._lift()
+
+    def _lift(self) -> None:
+        if self._limit is not None:
+            self._take_control()
+            self._limit.restore_original_limits()
+            self._take_control()
+            self._limit = None
+
+    def _take_control(self) -> None:
+        """Let any thread set limits: threadpoolctl 3.8 listens to the thread that did so first alone."""
+        for library in self._controller.lib_controllers if self._controller else ():
+            getattr(library, "clear_controlling_thread", _nothing)(force=True)
+
+    def forget(self) -> None:
+        """Begin anew, in a child process: those who wanted the limit are threads of its parent."""
+        self._lock = Lock()
+        self._wanted = 0
+        self._lift()
 
 
 def _nothing(force: bool) -> None:
-    """Do nothing: before threadpoolctl 3.8 every thread may lift a limit."""
+    """Do nothing: before threadpoolctl 3.8 every thread may set limits."""
 
 
 _one_thread = _OneThread()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_one_thread.forget)
 
 
 @contextmanager
-def blas_threads_for(n_rows: int) -> Iterator[None]:
+def blas_threads_for(n_rows: float) -> Iterator[None]:
     """Hold BLAS to one thread while a problem of so few rows is solved; let it be if there are many."""
-    if n_rows > _FEW_ROWS:
+    if n_rows > FEW_ROWS:
         yield
         return
     with _one_thread:
@@ -91,15 +108,15 @@ class _Helpers:
                     pass
                 raise
 
-        called: list[Future[None]] = [
-            self._pool.submit(copy_context().run, work) for _ in range(min(self.number, len(items) - 1))
-        ]
-        try:
-            with _one_thread:
+        with _one_thread:
+            called: list[Future[None]] = [
+                self._pool.submit(copy_context().run, work) for _ in range(min(self.number, len(items) - 1))
+            ]
+            try:
                 work()
-        finally:
-            started = [future for future in called if not future.cancel()]
-            failures = [error for future in started if (error := future.exception()) is not None]
+            finally:
+                started = [future for future in called if not future.cancel()]
+                failures = [error for future in started if (error := future.exception()) is not None]
         if failures:
             raise failures[0]
         return [results[number] for number in range(len(items))]
@@ -109,13 +126,14 @@ _helpers: ContextVar[_Helpers | None] = ContextVar("helpers", default=None)
 
 
 @contextmanager
-def threads(n_jobs: int | None, n_rows: float = np.inf) -> Iterator[None]:
+def threads(n_jobs: int | None, n_rows: float = _WORTH_A_THREAD) -> Iterator[None]:
     """Let `in_threads` use so many threads, as joblib counts them; within another such block, those of that one.
 
-    Where the matrices to work on have but few rows, threads would only wait for the interpreter, and there are none.
+    Where the matrices to work on have but few rows, threads would only wait for the interpreter, and there are none;
+    nor where they have many, which are left to the threads of BLAS.
     """
     number = effective_n_jobs(n_jobs)
-    if _helpers.get() is not None or number == 1 or n_rows < _WORTH_A_THREAD:
+    if _helpers.get() is not None or number == 1 or not _WORTH_A_THREAD <= n_rows <= FEW_ROWS:
         yield
         return
     helpers = _Helpers(number - 1)

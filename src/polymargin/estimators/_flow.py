@@ -98,16 +98,22 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight)
         decoder = self._resolved_decoder()
-        with blas_threads_for(data.class_index.size), shown(self.verbose) as progress:
-            codebook = self._resolved_codebook(data, progress)
+        with shown(self.verbose) as progress:
+            with blas_threads_for(data.class_index.size):
+                codebook = self._resolved_codebook(data, progress)
             decoder.check(codebook)
-            with threads(getattr(self, "n_jobs", None), _rows_of_a_group(data, codebook)):
+            n_rows = self._matrix_rows(data, codebook)
+            with threads(getattr(self, "n_jobs", None), n_rows), blas_threads_for(n_rows):
                 self._fit_machines(data, codebook, decoder, progress)
                 self.codebook_ = codebook
                 self.decoder_ = self._fit_decoder(
                     decoder, data, weighted=sample_weight is not None, progress=progress
                 )
         return self
+
+    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
+        """Return how many rows the matrices have that the machines are trained with."""
+        return data.class_index.size
 
     def _fit_decoder(
         self, decoder: Decoder, data: TrainingRows, *, weighted: bool, progress: Progress | None
@@ -303,12 +309,6 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = not pairwise
         tags.input_tags.pairwise = pairwise
         return tags
-
-
-def _rows_of_a_group(data: TrainingRows, codebook: Codebook) -> float:
-    """Return how many rows a group of columns uses, in the mean."""
-    counts = np.bincount(data.class_index, minlength=codebook.n_classes)
-    return float(np.mean([counts[group.classes].sum() for group in codebook.row_groups]))
 
 
 def resolve_priors(priors: Any, class_weights: Array) -> Array | None:

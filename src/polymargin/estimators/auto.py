@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, shown
-from polymargin._threads import blas_threads_for, in_threads, threads
+from polymargin._threads import FEW_ROWS, blas_threads_for, in_threads, threads
 from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import prior_shift, reweighted
 from polymargin.estimators._flow import resolve_priors
@@ -123,7 +123,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.__dict__.pop("weights_", None)
         n_classes = _n_classes(y)
         members = self._resolved_members(n_classes)
-        pair = 2 * np.asarray(y).shape[0] / max(n_classes, 2)  # the rows of two classes
+        n_rows = np.asarray(y).shape[0]
+        pair = 2 * n_rows / max(n_classes, 2)  # the rows of two classes
         with threads(self.n_jobs, pair), shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
@@ -133,7 +134,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
                 count.advance()
                 return told
 
-            told = in_threads(fitted, members)
+            # One-vs-all machines of many rows are left to the threads of BLAS, which others would be in the way of.
+            told = in_threads(fitted, members) if n_rows <= FEW_ROWS else [fitted(m) for m in members]
         rows, honest = told[0][0], [log_p for _, log_p in told]
         assert rows.weights is not None
         first = members[0]

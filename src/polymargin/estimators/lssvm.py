@@ -171,6 +171,11 @@ default="one-vs-one"
         self.verbose = verbose
         self.random_state = random_state
 
+    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
+        """Return how many rows a group of columns uses, in the mean."""
+        counts = np.bincount(data.class_index, minlength=codebook.n_classes)
+        return float(np.mean([counts[group.classes].sum() for group in codebook.row_groups]))
+
     def _fit_machines(
         self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
     ) -> None:
