@@ -62,10 +62,16 @@ print("fine")
 """
 
 
-def test_the_limit_holds_while_anybody_wants_it_and_is_lifted_after():
-    result = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=120)
+def run_with_two_blas_threads(code):
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    if "one thread here" in result.stdout:
+        pytest.skip("this BLAS has one thread, or does not say how many")
     assert result.returncode == 0, result.stderr
-    assert "fine" in result.stdout or "one thread here" in result.stdout
+    assert "fine" in result.stdout
+
+
+def test_the_limit_holds_while_anybody_wants_it_and_is_lifted_after():
+    run_with_two_blas_threads(CODE)
 
 
 def test_work_is_shared_and_results_keep_their_order():
@@ -201,6 +207,4 @@ print("fine")
 
 
 def test_the_limit_belongs_to_no_thread_and_to_no_child():
-    result = subprocess.run([sys.executable, "-c", OWNERS], capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr
-    assert "fine" in result.stdout or "one thread here" in result.stdout
+    run_with_two_blas_threads(OWNERS)
