@@ -10,7 +10,8 @@ more than one per cent. Finished results are kept in ``polymargin-results/defaul
 On 24 of the datasets with one split, before there was the blended kernel and today's pool: coupling alone 1.29, with a
 temperature 1.05, softmax alone 1.01, multinomial logistic 1.14, Bayes 1.22; gcv 1.18, evidence 0.98; one-vs-all 1.09,
 ecoc 1.08; laplacian 1.01, poly of degree 2 1.09; the chosen kernel 0.92; the pool of rbf and laplacian 0.94, with poly
-0.90, the default pool 0.90. Parameters for each machine by itself, 0.95, would be better than shared ones, and cost more.
+0.90, the default pool 0.90. Parameters for each machine by itself, 0.95, would be better than shared ones, and cost
+more.
 """
 
 from __future__ import annotations
