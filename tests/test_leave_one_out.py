@@ -12,7 +12,8 @@ from polymargin.kernels import RBF, Blend, Kernel, Laplacian, Linear, Polynomial
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.machines.lssvm import row_groups
 from polymargin.selection import leave_one_out
-from polymargin.selection.leave_one_out import choose, press, search
+from polymargin.selection.leave_one_out import choose, search
+from polymargin.selection.press import press
 from polymargin.selection.samples import Part, Samples
 
 KERNELS: dict[str, tuple[Kernel, dict]] = {

@@ -17,6 +17,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from polymargin._threads import in_threads
+from polymargin.kernels._features import Features
 
 Array = NDArray[Any]
 
@@ -67,6 +68,14 @@ class Kernel(ABC):
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
         """Return the derivative of the kernel values in log gamma, in a new array; zero where there is no gamma."""
         return np.zeros_like(values)
+
+    def n_features(self, d: int) -> int | None:
+        """Return how many features of rows in d dimensions the kernel compares; None if there is no list of them."""
+        return None
+
+    def features(self, X: Any) -> Features:
+        """Return those features of every row; see `n_features`."""
+        raise NotImplementedError(f"{self!r} has no list of features")
 
     def base_among(self, X: Any, rows: Array) -> Array:
         """Return the symmetric base matrix among some of the training rows, in double precision."""

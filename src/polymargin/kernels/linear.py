@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from polymargin.kernels._base import Array, Kernel, inner_products, squared_norms
+from polymargin.kernels._features import Features
 
 
 class Linear(Kernel):
@@ -23,3 +26,11 @@ class Linear(Kernel):
     def apply(self, base: Array, gamma: float) -> Array:
         """Return a copy of the base: there is no parameter."""
         return base.copy()
+
+    def n_features(self, d: int) -> int:
+        """Return d."""
+        return d
+
+    def features(self, X: Any) -> Features:
+        """Return the rows themselves, whatever gamma is."""
+        return Features(X, np.zeros(X.shape[1]))

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from polymargin.kernels._base import Array, Kernel, inner_products, squared_norms, weighted_moments
+from polymargin.kernels._features import Features, count_monomials, monomials
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,16 @@ class Polynomial(Kernel):
         """Return degree gamma base (gamma base + coef0)^(degree - 1)."""
         inner = gamma * base
         return self.degree * inner * (inner + self.coef0) ** (self.degree - 1.0)
+
+    def n_features(self, d: int) -> int | None:
+        """Return the number of monomials; None where the kernel is no sum over them."""
+        whole = self.degree > 0 and float(self.degree).is_integer() and self.coef0 >= 0.0
+        return count_monomials(d, int(self.degree), self.coef0) if whole else None
+
+    def features(self, X: Any) -> Features:
+        """Return the monomials of every row."""
+        rows = X if self.centre is None else X - self.centre
+        return monomials(rows, int(self.degree), self.coef0)
 
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared norm of a row."""

@@ -15,6 +15,7 @@ from polymargin.selection import evidence
 from polymargin.selection.samples import Part
 from polymargin.solvers.centring import Centring, centre
 from polymargin.solvers.ridge import NotPositiveDefinite
+from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
 
@@ -44,6 +45,41 @@ class RowGroupGram:
     def base(self) -> Array:
         return self._base_among(self.rows)
 
+    @cached_property
+    def thin(self) -> ThinMatrix | None:
+        """The features of the rows, where they are used and far fewer than the rows."""
+        features = self.data.features
+        if features is None or not self.worth_features(features.orders.size):
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            thin = self._thin_among(self.rows, self.weights)
+            if not np.isfinite(thin.products).all():
+                raise ValueError(f"the kernel's features are infinite or undefined; {_remedy(self.kernel)}")
+        return thin
+
+    def worth_features(self, n_features: int) -> bool:
+        """Tell whether it is quicker to work with so many features than with the kernel matrix.
+
+        Copies of a row are not counted, so that they change nothing.
+        """
+        return 2 * n_features <= self.n_different
+
+    @property
+    def n_different(self) -> int:
+        """How many rows there are, copies not counted."""
+        return self._different[0].size
+
+    def _thin_among(self, rows: Array, weights: Array) -> ThinMatrix:
+        assert self.data.features is not None
+        part = self.data.features.of(rows)
+        return ThinMatrix(part.values, part.orders, part.constant, weights)
+
+    @cached_property
+    def _different(self) -> tuple[Array, Array]:
+        """The first of every set of equal rows, and which of these each row equals."""
+        distinct = self.data.distinct.inverse[self.rows]
+        return np.unique(distinct, return_index=True, return_inverse=True)[1:]
+
     def _base_among(self, rows: Array) -> Array:
         """Return the base matrix among some of the training rows, which is refused if it is no Gram matrix."""
         data = self.data
@@ -53,8 +89,9 @@ class RowGroupGram:
         return base
 
     def release(self) -> None:
-        """Forget the base matrix and what was computed from it."""
+        """Forget the base matrix, the features, and what was computed from them."""
         self.__dict__.pop("base", None)
+        self.__dict__.pop("thin", None)
         self._levels.clear()
 
     def centred(self, gamma: float) -> tuple[Centring, Array]:
@@ -96,20 +133,39 @@ class RowGroupGram:
 
     def few(self, size: int) -> Part:
         """Return a sample of about so many rows, whatever their order; all of them if there are no more."""
-        distinct = self.data.distinct.inverse[self.rows]
-        _, first, inverse = np.unique(distinct, return_index=True, return_inverse=True)
+        kept, weights, copies = self._sampled(size)
+        base = self.base if kept is None else self._base_among(self.rows[kept])
+        return self._part(base, kept, weights, copies)
+
+    def affordable(self, operations: float) -> Part:
+        """Return as many rows as such a number of operations factor, with their features where these are fewer."""
+        size = int(operations ** (1 / 3))
+        if self.thin is None:
+            return self.few(size)
+        # Thin matrices are only multiplied, which is twice as fast as what is done to a square one.
+        kept, weights, copies = self._sampled(max(size, int(2.0 * operations / self.thin.orders.size**2)))
+        thin = self.thin if kept is None else self._thin_among(self.rows[kept], weights)
+        return self._part(thin, kept, weights, copies)
+
+    def _sampled(self, size: int) -> tuple[Array | None, Array, Array]:
+        """Return the places of about so many different rows, their weights, and how many rows each stands for.
+
+        None for the places if it is all of them; copies of a row are one row of their weight.
+        """
+        first, inverse = self._different
+        copies = self.data.weights[self.rows]
         if self.rows.size == first.size <= size:
-            return Part(self.base, self.weights, self.targets, self.counted, self.data.weights[self.rows])
-        # Copies of a row are one row of their weight.
-        weights = np.bincount(inverse, self.weights)
-        copies = np.bincount(inverse, self.data.weights[self.rows])
+            return None, self.weights, copies
         part = np.arange(first.size)
         if first.size > size:
             part = _evenly(part, self.data.class_index[self.rows[first]], size)
-        kept = first[part]
-        base = self._base_among(self.rows[kept])
+        return first[part], np.bincount(inverse, self.weights)[part], np.bincount(inverse, copies)[part]
+
+    def _part(self, base: Any, kept: Array | None, weights: Array, copies: Array) -> Part:
+        if kept is None:
+            return Part(base, weights, self.targets, self.counted, copies)
         counted = None if self.counted is None else self.counted[kept]
-        return Part(base, weights[part], self.targets[kept], counted, copies[part])
+        return Part(base, weights, self.targets[kept], counted, copies)
 
 
 def _evenly(order: Array, class_index: Array, size: int) -> Array:

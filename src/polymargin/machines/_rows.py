@@ -12,6 +12,7 @@ from scipy import sparse
 
 from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
+from polymargin.kernels._features import Features
 
 Array = NDArray[Any]
 
@@ -90,8 +91,24 @@ class TrainingRows:
 
     @property
     def whole_base(self) -> Array | None:
-        """The kernel's base matrix among all rows, computed once until it is released; None if there are many."""
-        return self._base if self.whole_bytes <= KEPT_BYTES else None
+        """The kernel's base matrix among all rows, computed once until it is released.
+
+        None if there are many rows, or if their features are used in its place.
+        """
+        by_features = self.features is not None
+        return None if by_features or self.whole_bytes > KEPT_BYTES else self._base
+
+    @property
+    def features(self) -> Features | None:
+        """What the kernel compares of the rows, if that is used in place of the kernel matrix."""
+        return self.__dict__.get("_known_features")
+
+    def use_features(self, wanted: bool) -> None:
+        """Use the features of the rows in place of the kernel matrix, or do not."""
+        if not wanted:
+            self.__dict__.pop("_known_features", None)
+        elif self.features is None:
+            self.__dict__["_known_features"] = self.kernel.features(self.X)
 
     def prepare(self) -> None:
         """Compute what threads will ask for, before two of them do: the different rows and the base matrix."""
@@ -149,8 +166,9 @@ class TrainingRows:
         return part.copy() if part is values else part
 
     def release(self) -> None:
-        """Forget the base matrix and the kernel's values."""
+        """Forget the base matrix, the kernel's values and the features."""
         self.__dict__.pop("_known_base", None)
+        self.__dict__.pop("_known_features", None)
         self.__dict__.pop("_shared_gram", None)
 
     @cached_property

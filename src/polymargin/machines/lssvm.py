@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from polymargin import _memory
 from polymargin._progress import Count, Progress
 from polymargin._threads import in_threads, n_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
+from polymargin.kernels._features import Features
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._parameters import Selection, in_batches, kernel_count, set_parameters
 from polymargin.machines._rows import KEPT_BYTES, TrainingRows
@@ -27,7 +29,7 @@ from polymargin.outputs import Outputs, Provenance
 from polymargin.selection import evidence
 from polymargin.selection.leave_one_out import Start
 from polymargin.solvers.centring import Centring
-from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, cholesky, spectral
+from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, WholeFactor, cholesky, spectral
 
 Array = NDArray[Any]
 
@@ -122,6 +124,8 @@ class LSSVMBank:
             K = self.data.shared_gram(float(self.gamma[0]))
             if K is not None:
                 return K @ self.dual_coef.T + self.intercept
+        if self.data.features is not None:
+            return self._margins_from_features(self.data.features)
         known = self.data.whole_base
         if known is None:
             return self.margins(self.data.X)
@@ -170,6 +174,13 @@ class LSSVMBank:
             margins[:, columns] = values @ self.dual_coef[np.ix_(columns, used)].T
         return margins + self.intercept
 
+    def _margins_from_features(self, features: Features) -> Array:
+        margins = np.empty((features.values.shape[0], self.intercept.size))
+        for gamma in np.unique(self.gamma):
+            columns = np.flatnonzero(self.gamma == gamma)
+            margins[:, columns] = features.expand(self.dual_coef[columns].T, gamma)
+        return margins + self.intercept
+
     def _base_diagonal(self, X: Any) -> Array:
         """Return the base of new rows with themselves, which for a precomputed kernel is the same for all."""
         if not self.data.kernel.precomputed:
@@ -181,7 +192,7 @@ class LSSVMBank:
         kernel = self.data.kernel
         K_new = kernel.apply(base[:, block.rows], block.gamma).astype(np.float64, copy=False)
         own = block.centring.diagonal(kernel.apply(diagonal, block.gamma), K_new)
-        explained = block.factor.quadratic(block.centring.cross(K_new))
+        explained = cast(WholeFactor, block.factor).quadratic(block.centring.cross(K_new))
         mu, zeta = self.mu[block.columns], self.zeta[block.columns]
         unexplained = np.maximum(own[:, np.newaxis] - explained, 0.0)
         return 1.0 / (block.centring.total * zeta) + unexplained / mu
@@ -189,7 +200,7 @@ class LSSVMBank:
     def _refactored(self) -> Iterator[Block]:
         """Yield the factorisations again, for a bank that did not keep them."""
         for group in row_groups(self.data, self.codebook)[1]:
-            yield from _factorise(group, self.gamma[group.columns], 1.0 / self.C[group.columns])
+            yield from _factorise(group, self.gamma[group.columns], 1.0 / self.C[group.columns], whole=True)
 
 
 def fit_lssvm_bank(
@@ -236,23 +247,10 @@ def fit_lssvm_bank(
     if pools is None:
         pools = [np.array([column]) for column in range(codebook.n_columns)]
     batches = in_batches(groups, pools)
-    largest = max(group.rows.size for group in groups)
-    held = max(sum(float(data.base_bytes) * group.rows.size**2 for group in batch) for batch in batches)
-    held *= min(n_threads(), len(batches))
-    kept = sum(8.0 * group.rows.size**2 for group in groups) if keep_factors else 0.0
-    _memory.require(
-        (32.0 + data.base_bytes) * largest**2 * min(n_threads(), len(groups))
-        + 2.0 * min(data.whole_bytes, KEPT_BYTES)
-        + held
-        + kept,
-        f"the kernel matrix of {largest} rows with its factorisations",
-        "fit fewer rows"
-        + (
-            ""
-            if len(groups) > 1
-            else ', or choose coding="one-vs-one", whose machines see two classes at a time'
-        ),
-    )
+    by_evidence = inferred and selection == "evidence"
+    n_features = None if keep_factors or by_evidence else _few_features(data, groups)
+    _require_memory(data, batches, keep_factors, n_features)
+    data.use_features(n_features is not None)
     _memory.keep_freed()
     if inferred:
         data.prepare()
@@ -277,7 +275,8 @@ def fit_lssvm_bank(
 
     def solved(group: RowGroupGram) -> list[Block]:
         blocks = []
-        for block in _factorise(group, bank.gamma[group.columns], 1.0 / bank.C[group.columns]):
+        ridges = 1.0 / bank.C[group.columns]
+        for block in _factorise(group, bank.gamma[group.columns], ridges, whole=keep_factors):
             _solve(bank, block, targets)
             machines.advance(block.columns.size)
             if keep_factors:
@@ -341,6 +340,45 @@ def row_groups(
     return targets, groups
 
 
+def _few_features(data: TrainingRows, groups: list[RowGroupGram]) -> int | None:
+    """Return how many features the kernel has, None if these are not few compared with the rows of most groups."""
+    n_features = None if sparse.issparse(data.X) else data.kernel.n_features(data.X.shape[1])
+    if n_features is None:
+        return None
+    served = sum(group.n_different for group in groups if group.worth_features(n_features))
+    return n_features if 2 * served >= sum(group.n_different for group in groups) else None
+
+
+def _require_memory(
+    data: TrainingRows, batches: list[list[RowGroupGram]], keep_factors: bool, n_features: int | None
+) -> None:
+    """Refuse, with MemoryError, what does not fit: kernel matrices, and features that are used in their place."""
+
+    def squares(batch: list[RowGroupGram]) -> list[float]:
+        return [
+            float(group.rows.size) ** 2
+            for group in batch
+            if n_features is None or not group.worth_features(n_features)
+        ]
+
+    n_rows, n_groups = data.X.shape[0], sum(len(batch) for batch in batches)
+    of_groups = [square for batch in batches for square in squares(batch)]
+    largest = max(of_groups, default=0.0)
+    factorised = (32.0 + data.base_bytes) * largest * min(n_threads(), n_groups)
+    held = data.base_bytes * max(sum(squares(batch)) for batch in batches) * min(n_threads(), len(batches))
+    kept = 8.0 * sum(of_groups) if keep_factors else 0.0
+    if n_features is None:
+        shared = 2.0 * min(data.whole_bytes, KEPT_BYTES)
+        purpose = f"the kernel matrix of {largest**0.5:.0f} rows with its factorisations"
+    else:
+        shared = 8.0 * n_features * n_rows * (1 + 5 * min(n_threads(), n_groups))
+        purpose = f"{n_features} features of {n_rows} rows, with what is computed of them,"
+    remedy = "fit fewer rows"
+    if n_groups == 1:
+        remedy += ', or choose coding="one-vs-one", whose machines see two classes at a time'
+    _memory.require(factorised + held + kept + shared, purpose, remedy)
+
+
 def _constant_diagonal(data: TrainingRows) -> float:
     """Return the K(x, x) that all rows of a precomputed kernel share, or refuse: new rows do not tell theirs."""
     known = data.kernel.base_diagonal(data.X)
@@ -363,19 +401,37 @@ def _check_weights(groups: list[RowGroupGram]) -> None:
         )
 
 
-def _factorise(group: RowGroupGram, gammas: Array, ridges: Array) -> Iterator[Block]:
-    """Yield the group's columns in blocks that share a factorisation."""
+def _factorise(group: RowGroupGram, gammas: Array, ridges: Array, *, whole: bool) -> Iterator[Block]:
+    """Yield the group's columns in blocks that share a factorisation, one of the whole matrix if that is wanted."""
     for gamma in sorted(set(gammas.tolist())):
         same_gamma = np.flatnonzero(gammas == gamma)
-        centring, A = group.centred(gamma)
         different = sorted(set(ridges[same_gamma].tolist()))
+        same = {ridge: same_gamma[ridges[same_gamma] == ridge] for ridge in different}
+        thin = None if whole else _thin_blocks(group, gamma, same)
+        if thin is not None:
+            yield from thin
+            continue
+        centring, A = group.centred(gamma)
         if len(different) >= SPECTRAL_FROM:
             factor = spectral(A, ridges[same_gamma])
             yield Block(group.rows, group.columns[same_gamma], gamma, centring, factor)
             continue
-        for ridge in different:
-            same = same_gamma[ridges[same_gamma] == ridge]
-            yield Block(group.rows, group.columns[same], gamma, centring, cholesky(A, ridge, same.size))
+        for ridge, places in same.items():
+            columns = group.columns[places]
+            yield Block(group.rows, columns, gamma, centring, cholesky(A, ridge, columns.size))
+
+
+def _thin_blocks(group: RowGroupGram, gamma: float, same: dict[float, Array]) -> list[Block] | None:
+    """Return the blocks of every ridge's columns, by the features of the rows; None if these are not to be used."""
+    if group.thin is None:
+        return None
+    blocks = []
+    for ridge, places in same.items():
+        factor = group.thin.factor(gamma, ridge, places.size)
+        if factor is None:
+            return None
+        blocks.append(Block(group.rows, group.columns[places], gamma, group.thin.centring(gamma), factor))
+    return blocks
 
 
 def _solve(bank: LSSVMBank, block: Block, targets: Array) -> None:

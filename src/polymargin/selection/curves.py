@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from polymargin import _memory
 from polymargin.kernels import resolve_kernel
-from polymargin.selection.leave_one_out import unbiased_inverse
+from polymargin.selection.press import unbiased_inverse
 from polymargin.solvers.centring import centre
 
 Array = NDArray[Any]

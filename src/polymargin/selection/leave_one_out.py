@@ -12,7 +12,7 @@ The search is coarse first, on small samples of all groups of rows at once: one 
 gamma serves every ridge ε = 1/C (`Samples`). With the best ridge, PRESS falls and then rises along gamma, or is flat
 where a kernel is so wide that it is as good as linear: it is enough to have the least value between two others, and the
 minimum of the parabola through the three. Then a few steps down the exact gradient, which one Cholesky factor gives
-(`press`), on larger samples of the groups that matter.
+(`polymargin.selection.press`), on larger samples of the groups that matter.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from polymargin._progress import Count
 from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import Choice, Pool, climb, rounded
-from polymargin.selection.samples import CANCELLED, RIDGE_LIMITS, Criterion, Part, Samples
-from polymargin.solvers import _lapack
-from polymargin.solvers.centring import Centring, add_outer, centre
-from polymargin.solvers.ridge import symmetric_inverse
+from polymargin.selection.press import press, press_of_features
+from polymargin.selection.samples import RIDGE_LIMITS, Criterion, Part, Samples
+from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
 
-__all__ = ["Group", "Start", "choose", "press", "search", "unbiased_inverse"]
+__all__ = ["Group", "Start", "choose", "search"]
 
 #: The least ridge is also this times the square of the weight of the rows: below, rounding decides.
 _ROUNDING = 1e-14
@@ -55,7 +54,7 @@ _LEAST_GAIN = 1e-3
 _STEPS, _LONGEST, _ENOUGH = 5, (0.5, 2.0), 1e-3
 _CURVATURE, _CURVATURES = 0.1, (0.003, 1.0)
 #: They look at the groups that carry this share of the criterion, and at so many of their rows that a step takes this
-#: many operations (a group of m rows takes m³).
+#: many operations (a group of m rows takes m³, one with D features mD²/2).
 _SHARE, _OPERATIONS = 0.95, 1e8
 
 
@@ -73,88 +72,8 @@ class Group(Protocol):
     def few(self, size: int) -> Part:
         """Return a sample of about so many rows, all of them if there are no more."""
 
-
-def press(
-    kernel: Kernel,
-    base: Array,
-    weights: Array,
-    targets: Array,
-    gamma: float,
-    ridge: float,
-    *,
-    copies: Array | None = None,
-    with_gamma: bool = True,
-    least_ridge: float = 0.0,
-) -> tuple[Array, Array]:
-    """Return the PRESS of every column, shape (L,), and the slopes of their sum in log gamma and log ε, shape (2,).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel.
-    base : ndarray of shape (n, n)
-        Its base matrix.
-    weights : ndarray of shape (n,)
-        Row weights.
-    targets : ndarray of shape (n, L)
-        The targets.
-    gamma, ridge : float
-        Where.
-    copies : ndarray of shape (n,) or None
-        How many rows each stands for, one of which is left out; None: the weights.
-    with_gamma : bool
-        Whether the derivative in log gamma is wanted, which takes as much as half of the rest; zero if not.
-    least_ridge : float
-        A ridge below this multiple of the mean eigenvalue is refused, with LinAlgError.
-    """
-    K = kernel.apply(base, gamma)
-    magnitude = float(weights @ np.abs(np.diagonal(K)))
-    slope = kernel.slope(base, K, gamma) if with_gamma else None
-    centring, A = centre(K, weights)
-    _check_ridge(ridge, least_ridge, centring, magnitude)
-    centred, _ = centring.targets(targets)
-    P = unbiased_inverse(A, centring, ridge)
-    roots = centring.roots[:, np.newaxis]
-    copies = np.maximum(weights if copies is None else copies, 1.0)[:, np.newaxis]
-
-    solution = P @ centred
-    diagonal = np.diagonal(P)[:, np.newaxis]
-    rest = copies - 1.0 + ridge * diagonal
-    residuals = copies / roots * ridge * solution / rest
-    value = np.einsum("n,nl,nl->l", weights, residuals, residuals)
-
-    # PRESS rises by `pull` with ε ã, and falls by `push` with ε Pᵢᵢ.
-    pull = 2.0 * weights[:, np.newaxis] * residuals * copies / (roots * rest)
-    push = 2.0 * (weights[:, np.newaxis] * np.square(residuals) / rest).sum(axis=1)
-    pulled = P @ pull
-    squares = np.einsum("ij,ij->i", P, P)
-    slopes = np.zeros(2)
-    slopes[1] = ridge * (np.vdot(pull - ridge * pulled, solution) - push @ (diagonal[:, 0] - ridge * squares))
-    if slope is not None:
-        # P takes out the bias direction, so the slope of K need not be centred.
-        slope *= roots
-        slope *= centring.roots
-        # P moves by -P slope P, so what counts of it is tr(P diag(push) P slope). No push is negative, and NumPy
-        # multiplies a matrix by its own transpose for half the price.
-        pushed = P * np.sqrt(push)
-        slopes[0] = ridge * (np.vdot(pushed @ pushed.T, slope) - np.vdot(pulled, slope @ solution))
-    return value, slopes
-
-
-def _check_ridge(ridge: float, least_ridge: float, centring: Centring, magnitude: float) -> None:
-    """Refuse, with LinAlgError, a ridge at which rounding decides."""
-    if least_ridge and ridge < 0.5 * max(least_ridge * centring.lift, CANCELLED * magnitude):
-        raise np.linalg.LinAlgError("the ridge is too small for this matrix")
-
-
-def unbiased_inverse(A: Array, centring: Centring, ridge: float) -> Array:
-    """Return P, the inverse of A + ε without the bias direction; A is overwritten."""
-    A[np.diag_indices_from(A)] += ridge
-    if not _lapack.factor(A):
-        raise np.linalg.LinAlgError("the ridge is too small for this matrix")
-    P = symmetric_inverse(A)
-    add_outer(P, -1.0 / (centring.lift + ridge), centring.bias_direction)
-    return P
+    def affordable(self, operations: float) -> Part:
+        """Return as many rows as such a number of operations factor, with their features where these are fewer."""
 
 
 @dataclass(frozen=True)
@@ -359,8 +278,8 @@ def _telling(groups: Sequence[Group], pool: Pool, start: Start) -> list[tuple[Pa
     order = np.argsort(-errors, kind="stable")
     enough = int(np.searchsorted(np.cumsum(errors[order]), _SHARE * errors.sum())) + 1
     telling = np.sort(order[:enough])
-    affordable = int((_OPERATIONS / telling.size) ** (1 / 3))
-    parts = in_threads(lambda number: groups[pool[number][0]].few(affordable), telling.tolist())
+    share = _OPERATIONS / telling.size
+    parts = in_threads(lambda number: groups[pool[number][0]].affordable(share), telling.tolist())
     return [(part, pool[number][1]) for part, number in zip(parts, telling, strict=True)]
 
 
@@ -386,17 +305,23 @@ class _Press:
 
         def of_part(part: tuple[Part, Array]) -> tuple[float, Array]:
             rows, columns = part
-            of_columns, slopes = press(
-                self.kernel,
-                rows.base,
-                rows.weights,
-                rows.targets[:, columns],
-                gamma,
-                ridge,
-                copies=rows.copies,
-                with_gamma=bool(self.free[0]),
-                least_ridge=self.least_ridge,
-            )
+            targets, least = rows.targets[:, columns], self.least_ridge
+            if isinstance(rows.base, ThinMatrix):
+                of_columns, slopes = press_of_features(
+                    rows.base, targets, gamma, ridge, copies=rows.copies, least_ridge=least
+                )
+            else:
+                of_columns, slopes = press(
+                    self.kernel,
+                    rows.base,
+                    rows.weights,
+                    targets,
+                    gamma,
+                    ridge,
+                    copies=rows.copies,
+                    with_gamma=bool(self.free[0]),
+                    least_ridge=least,
+                )
             return float(of_columns.sum()), slopes
 
         values, slopes = zip(*in_threads(of_part, self.parts), strict=True)

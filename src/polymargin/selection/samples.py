@@ -28,8 +28,8 @@ class Part(NamedTuple):
 
     Attributes
     ----------
-    base : ndarray of shape (m, m)
-        The kernel's base matrix among them.
+    base : ndarray of shape (m, m), or ThinMatrix
+        The kernel's base matrix among them, or their features.
     weights : ndarray of shape (m,)
         Their weights.
     targets : ndarray of shape (m, L)
@@ -41,7 +41,7 @@ class Part(NamedTuple):
         gives a column a part of a row.)
     """
 
-    base: Array
+    base: Any
     weights: Array
     targets: Array
     counted: Array | None = None

@@ -33,6 +33,10 @@ class Factor(Protocol):
     def log_determinants(self) -> Array:
         """Return log det(A + ε_l I), shape (L,)."""
 
+
+class WholeFactor(Factor, Protocol):
+    """A factorisation that can be asked about any direction, not only about those of the rows."""
+
     def quadratic(self, V: Array) -> Array:
         """Return vᵀ(A + ε_l I)⁻¹v for every row v of V, shape (m, L); V may be overwritten."""
 

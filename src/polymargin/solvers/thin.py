@@ -1,0 +1,149 @@
+"""The centred matrix of a kernel with few features: A = GGᵀ with a thin G, and what takes n³ operations takes nD².
+
+G = F diag(gamma^{order/2}), where F holds the features of the rows, centred at their weighted mean and multiplied by √s
+(`polymargin.solvers.centring`). With M = GᵀG + ε the inverse of A + ε, but for the bias direction q, is
+(1 − GM⁻¹Gᵀ − qqᵀ)/ε. FᵀF serves every gamma and every ridge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin.solvers import _lapack
+from polymargin.solvers.centring import Centring
+from polymargin.solvers.ridge import symmetric_inverse
+
+Array = NDArray[Any]
+
+#: One minus the leverage of a row, where it is less than this, is lost in the rounding of the leverage.
+_LEAST_REST = 1e-7
+
+
+class ThinMatrix:
+    """The features of some rows, centred: a matrix A for every gamma.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, D)
+        The features of the rows.
+    orders : ndarray of shape (D,)
+        The power of gamma that goes with each in the kernel.
+    constant : float
+        What the kernel has besides.
+    weights : ndarray of shape (n,)
+        The row weights s.
+    """
+
+    def __init__(self, values: Array, orders: Array, constant: float, weights: Array):
+        self.weights, self.total = weights, float(weights.sum())
+        self.orders, self._constant = orders, constant
+        self.means = weights @ values / self.total
+        self.rows = values - self.means
+        if (weights != 1.0).any():
+            self.rows *= np.sqrt(weights)[:, np.newaxis]
+
+    @cached_property
+    def products(self) -> Array:
+        """FᵀF, shape (D, D)."""
+        return self.rows.T @ self.rows
+
+    def scales(self, gamma: float) -> Array:
+        """Return what the features are multiplied by, shape (D,)."""
+        return gamma ** (0.5 * self.orders)
+
+    def lift(self, gamma: float) -> float:
+        """Return κ, the mean eigenvalue of A."""
+        trace = float(gamma**self.orders @ np.diagonal(self.products))
+        lift = trace / max(self.total - 1.0, 1.0)
+        return lift if lift > 0.0 else 1.0
+
+    def magnitude(self, gamma: float) -> float:
+        """Return the weighted sum of K(x, x), from before centring."""
+        own = np.diagonal(self.products) + self.total * np.square(self.means)
+        return float(gamma**self.orders @ own) + self.total * abs(self._constant)
+
+    def centring(self, gamma: float) -> Centring:
+        """Return how kernel values are centred."""
+        scaled = gamma**self.orders * self.means
+        among_means = float(scaled @ self.means)
+        roots = np.sqrt(self.weights)
+        row_means = self.rows @ scaled / roots + (among_means + self._constant)
+        return Centring(self.weights, self.total, row_means, among_means + self._constant, self.lift(gamma))
+
+    def lower(self, gamma: float, ridge: float) -> Array:
+        """Return the Cholesky factor L of M, in Fortran order."""
+        scales = self.scales(gamma)
+        M = np.asfortranarray((scales[:, np.newaxis] * self.products * scales).T)
+        M[np.diag_indices_from(M)] += ridge
+        if not _lapack.factor(M):
+            raise np.linalg.LinAlgError("the ridge is too small for this matrix")
+        return M
+
+    def factor(self, gamma: float, ridge: float, n_columns: int) -> ThinFactor | None:
+        """Return the factorisation of A + ε; None where rounding or overflow would decide what comes of it."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            scales = self.scales(gamma)
+            try:
+                lower = self.lower(gamma, ridge)
+            except np.linalg.LinAlgError:
+                return None
+            inverse = np.array(lower, order="F")
+            _lapack.invert_triangle(inverse)
+            half = self.rows @ (scales[:, np.newaxis] * inverse.T)
+            rest = 1.0 - np.einsum("nd,nd->n", half, half) - self.weights / self.total
+        if not rest.min() > _LEAST_REST:
+            return None
+        return ThinFactor(self, scales, lower, rest, self.lift(gamma), ridge, n_columns)
+
+
+@dataclass(frozen=True)
+class ThinFactor:
+    """A + εI for one ridge, by the Cholesky factor of M; see `polymargin.solvers.ridge.Factor`."""
+
+    matrix: ThinMatrix
+    scales: Array
+    lower: Array
+    rest: Array
+    lift: float
+    ridge: float
+    n_columns: int
+
+    def solve(self, Y: Array) -> Array:
+        """Return (A + εI)⁻¹Y for columns that are orthogonal to the bias direction."""
+        rows, scales = self.matrix.rows, self.scales[:, np.newaxis]
+
+        def explained(columns: Array) -> Array:
+            return _lapack.solve_factored(self.lower, scales * columns)
+
+        weights = explained(rows.T @ Y)
+        solution = (Y - rows @ (scales * weights)) / self.ridge
+        # The weights are Gᵀ times the solution: what rounding adds to that is as large as 1/ε, and is taken out again.
+        wrong = weights - scales * (rows.T @ solution)
+        return solution + rows @ (scales * _lapack.solve_factored(self.lower, wrong))
+
+    def inverse_diagonal(self) -> Array:
+        """Return the diagonal of the inverse, the same for every column."""
+        bias = self.matrix.weights / self.matrix.total
+        diagonal = self.rest / self.ridge + bias / (self.lift + self.ridge)
+        return np.repeat(diagonal[:, np.newaxis], self.n_columns, axis=1)
+
+    def log_determinants(self) -> Array:
+        """Return the log-determinant, the same for every column."""
+        n, D = self.matrix.rows.shape
+        of_features = 2.0 * np.log(np.diagonal(self.lower)).sum()
+        value = of_features + (n - 1 - D) * np.log(self.ridge) + np.log(self.lift + self.ridge)
+        return np.full(self.n_columns, value)
+
+
+def leverage_products(matrix: ThinMatrix, gamma: float, ridge: float) -> Array:
+    """Return diag(g) M⁻¹ diag(g), shape (D, D), g the scales: the leverages are its quadratic forms in F."""
+    scales = matrix.scales(gamma)
+    inverse = symmetric_inverse(matrix.lower(gamma, ridge))
+    inverse *= scales[:, np.newaxis]
+    inverse *= scales
+    return inverse

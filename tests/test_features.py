@@ -1,0 +1,220 @@
+"""Kernels with few features: the features, and machines that are solved by them in place of the kernel matrix."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import naive
+from conftest import blobs
+from polymargin import LSSVMClassifier
+from polymargin.codebooks import one_vs_all, one_vs_one
+from polymargin.kernels import RBF, Blend, Linear, Polynomial
+from polymargin.machines import TrainingRows, fit_lssvm_bank, lssvm
+from polymargin.selection.press import press, press_of_features
+from polymargin.solvers.thin import ThinMatrix
+
+X, Y = blobs(n=60, K=3, seed=4)
+X = X[:, :2]
+WEIGHTS = {
+    "ones": np.ones(60),
+    "whole": np.random.default_rng(1).integers(1, 4, 60).astype(float),
+    "any": np.random.default_rng(2).uniform(0.2, 3.0, 60),
+}
+every_weighting = pytest.mark.parametrize("weighting", WEIGHTS)
+KERNELS = {
+    "linear": Linear(),
+    "poly": Polynomial(2, 0.7),
+    "centred": Polynomial(2, centred=True),
+    "cubic": Polynomial(3, 1.0),
+    "homogeneous": Polynomial(2, 0.0),
+}
+every_kernel = pytest.mark.parametrize("name", KERNELS)
+
+
+def kernel_of(name):
+    return KERNELS[name].fitted(X, np.ones(60))
+
+
+# The features ----------------------------------------------------------------------------------------------
+
+
+@every_kernel
+@pytest.mark.parametrize("gamma", [0.3, 2.0])
+def test_the_kernel_is_the_sum_over_its_features(name, gamma):
+    kernel = kernel_of(name)
+    features = kernel.features(X)
+    assert features.values.shape == (60, kernel.n_features(2))
+    K = (features.values * gamma**features.orders) @ features.values.T + features.constant
+    assert_allclose(K, kernel.gram(X, gamma=gamma), rtol=1e-12, atol=1e-14 * np.abs(K).max())
+    coef = np.random.default_rng(0).normal(size=(60, 4))
+    assert_allclose(features.expand(coef, gamma), K @ coef, rtol=1e-10, atol=1e-12 * np.abs(K).max())
+    part = features.of(np.array([3, 1]))
+    assert_array_equal(part.values, features.values[[3, 1]])
+
+
+@pytest.mark.parametrize(("degree", "coef0"), [(1, 1.0), (2, 1.0), (3, 0.5), (4, 0.0)])
+def test_monomials_of_five_variables(degree, coef0):
+    kernel, rows = Polynomial(degree, coef0), np.random.default_rng(0).normal(size=(7, 5))
+    features = kernel.features(rows)
+    assert features.values.shape[1] == kernel.n_features(5)
+    expected = (0.4 * rows @ rows.T + coef0) ** degree
+    values = (features.values * 0.4**features.orders) @ features.values.T + features.constant
+    assert_allclose(values, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(), Blend(), Polynomial(1.5), Polynomial(2, -1.0), Polynomial(-1.0), Polynomial(0)]
+)
+def test_other_kernels_have_no_list_of_features(kernel):
+    assert kernel.n_features(3) is None
+    if not isinstance(kernel, Polynomial):
+        with pytest.raises(NotImplementedError, match="no list of features"):
+            kernel.features(X)
+
+
+# PRESS -----------------------------------------------------------------------------------------------------
+
+
+@every_weighting
+@every_kernel
+def test_press_of_features_is_press(name, weighting):
+    kernel, weights = kernel_of(name), WEIGHTS[weighting]
+    features = kernel.features(X)
+    matrix = ThinMatrix(features.values, features.orders, features.constant, weights)
+    targets = np.random.default_rng(5).normal(size=(60, 3))
+    for copies in (None, np.maximum(weights, 1.5)):
+        for gamma, ridge in ((0.1, 0.5), (0.7, 0.02)):
+            value, slopes = press_of_features(matrix, targets, gamma, ridge, copies=copies)
+            expected, of_kernel = press(kernel, kernel.base(X), weights, targets, gamma, ridge, copies=copies)
+            assert_allclose(value, expected, rtol=1e-9)
+            assert_allclose(slopes, of_kernel, rtol=1e-7, atol=1e-9 * expected.sum())
+
+
+def test_press_of_features_refuses_what_rounding_would_decide():
+    features = Linear().features(X)
+    matrix = ThinMatrix(features.values, features.orders, features.constant, np.ones(60))
+    with pytest.raises(np.linalg.LinAlgError, match="too small"):
+        press_of_features(matrix, np.ones((60, 1)), 1.0, 1e-12, least_ridge=1e-9)
+
+
+# Machines --------------------------------------------------------------------------------------------------
+
+
+def banks(monkeypatch, name, coding, C, weighting="ones", rows=X, gamma=0.6, **more):
+    """The same machines by features and by the kernel matrix."""
+    kernel = KERNELS[name].fitted(rows, WEIGHTS[weighting])
+    gamma = 1.0 if name == "linear" else gamma
+    book = one_vs_one(3) if coding == "one-vs-one" else one_vs_all(3)
+
+    def bank():
+        data = TrainingRows(kernel, rows, Y, WEIGHTS[weighting])
+        return fit_lssvm_bank(data, book, C=C, gamma=gamma, keep_factors=False, **more)
+
+    thin = bank()
+    assert thin.data.features is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(lssvm, "_few_features", lambda data, groups: None)
+        whole = bank()
+    assert whole.data.features is None
+    return thin, whole
+
+
+@pytest.mark.parametrize("C", [0.05, 3.0, np.array([0.1, 2.0, 2.0])], ids=["small", "large", "of each"])
+@pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all"])
+@every_weighting
+@every_kernel
+def test_machines_by_features_are_those_by_the_kernel_matrix(monkeypatch, name, coding, weighting, C):
+    thin, whole = banks(monkeypatch, name, coding, C, weighting)
+    for attribute in ("dual_coef", "intercept", "norms", "mu", "zeta", "log_evidence", "loo_margins"):
+        expected = getattr(whole, attribute)
+        scale = np.abs(expected).max()
+        assert_allclose(getattr(thin, attribute), expected, rtol=1e-8, atol=1e-9 * scale, err_msg=attribute)
+    assert_allclose(thin.training_margins(), whole.training_margins(), rtol=1e-8, atol=1e-9)
+    assert_allclose(thin.margins(X[:5] + 0.1), whole.margins(X[:5] + 0.1), rtol=1e-8, atol=1e-9)
+
+
+def test_machines_by_features_are_the_dense_solve():
+    kernel = Polynomial(2, 0.7)
+    bank = fit_lssvm_bank(
+        TrainingRows(kernel, X, Y, np.ones(60)), one_vs_all(3), C=2.0, gamma=0.6, keep_factors=False
+    )
+    assert bank.data.features is not None
+    K = naive.kernel_matrix(X=X, Z=X, kind="poly", gamma=0.6, degree=2, coef0=0.7)
+    targets = 2.0 * np.eye(3)[Y] - 1.0
+    a, b = naive.lssvm_solve(K, targets, 2.0, np.ones(60))
+    assert_allclose(bank.dual_coef, a.T, rtol=1e-8)
+    assert_allclose(bank.intercept, b, rtol=1e-8)
+    for row in (0, 17, 59):
+        others = np.arange(60) != row
+        a, b = naive.lssvm_solve(K[np.ix_(others, others)], targets[others], 2.0, np.ones(59))
+        assert_allclose(bank.loo_margins[row], naive.lssvm_predict(K[row, others], a, b), rtol=1e-8)
+
+
+def test_variances_of_machines_by_features_are_those_of_the_whole_factors(monkeypatch):
+    thin, whole = banks(monkeypatch, "poly", "one-vs-one", 2.0)
+    new = X[:7] + 0.2
+    assert_allclose(
+        thin.outputs(new, variances=True).variances, whole.outputs(new, variances=True).variances, rtol=1e-7
+    )
+
+
+@pytest.mark.parametrize("C", [1e3, 1e6])
+def test_a_small_ridge_costs_no_more_digits_than_with_the_kernel_matrix(monkeypatch, C):
+    # Coefficients of the size of C cancel in every margin.
+    thin, whole = banks(monkeypatch, "poly", "one-vs-all", C)
+    design = np.column_stack([np.ones(60), thin.data.kernel.features(X).values])
+    scales = np.append(1.0, 0.6 ** (0.5 * thin.data.features.orders))
+    design *= scales
+    ridge = np.diag(np.append(0.0, np.full(scales.size - 1, C**-0.5)))
+    targets = np.vstack([2.0 * np.eye(3)[Y] - 1.0, np.zeros((scales.size, 3))])
+    expected = design @ np.linalg.lstsq(np.vstack([design, ridge]), targets, rcond=None)[0]
+    error, usual = (np.abs(bank.training_margins() - expected).max() for bank in (thin, whole))
+    assert error < 1e-11 * C
+    assert error < 10.0 * usual
+
+
+def test_a_row_that_stands_alone_is_left_to_the_kernel_matrix(monkeypatch):
+    # The machine follows an outlier so closely that one minus its leverage is lost in rounding.
+    rows = X.copy()
+    rows[0] = 300.0
+    thin, whole = banks(monkeypatch, "centred", "one-vs-all", 1.0, rows=rows, gamma=1.0)
+    assert_array_equal(thin.loo_margins, whole.loo_margins)
+
+
+def test_many_rows_of_few_features_need_no_kernel_matrix(monkeypatch):
+    rows, labels = blobs(n=3000, K=3, seed=0)
+    whole = Linear.base
+
+    def base(self, X, Z=None):
+        assert X.shape[0] <= 1000, "a kernel matrix of all rows"
+        return whole(self, X, Z)
+
+    monkeypatch.setattr(Linear, "base", base)
+    model = LSSVMClassifier(kernel="linear", coding="one-vs-all").fit(rows, labels)
+    assert model.bank_.data.features is None  # nothing of it is kept
+    monkeypatch.undo()
+    assert model.score(rows, labels) > 0.8
+
+
+def test_rows_of_many_features_and_sparse_rows_keep_the_kernel_matrix():
+    from scipy import sparse
+
+    for rows in (np.random.default_rng(0).normal(size=(60, 40)), sparse.csr_array(X)):
+        data = TrainingRows(Linear(), rows, Y, np.ones(60))
+        bank = fit_lssvm_bank(data, one_vs_one(3), C=1.0, gamma=1.0, keep_factors=False)
+        assert bank.data.features is None
+
+
+def test_features_that_overflow_are_refused():
+    rows = X * 1e90
+    with pytest.raises(ValueError, match=r"infinite or undefined.*StandardScaler"):
+        LSSVMClassifier(C=1.0, gamma=1.0, kernel="poly", degree=2, selection="loo").fit(rows, Y)
+
+
+def test_memory_for_features_is_planned(monkeypatch):
+    from polymargin import _memory
+
+    monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
+    monkeypatch.setattr(_memory, "available", lambda: 100.0)
+    with pytest.raises(MemoryError, match=r"2 features of 60 rows.* needs .* fit fewer rows"):
+        LSSVMClassifier(kernel="linear", C=1.0).fit(X, Y)
