@@ -11,6 +11,7 @@ from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Linear, Polynomial
 from polymargin.machines import TrainingRows, fit_lssvm_bank, lssvm
 from polymargin.selection.press import press, press_of_features
+from polymargin.selection.samples import Part, Samples
 from polymargin.solvers.thin import ThinMatrix
 
 X, Y = blobs(n=60, K=3, seed=4)
@@ -95,6 +96,40 @@ def test_press_of_features_refuses_what_rounding_would_decide():
     matrix = ThinMatrix(features.values, features.orders, features.constant, np.ones(60))
     with pytest.raises(np.linalg.LinAlgError, match="too small"):
         press_of_features(matrix, np.ones((60, 1)), 1.0, 1e-12, least_ridge=1e-9)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("criterion", ["loo", "gcv"])
+@every_kernel
+def test_stacks_of_features_cost_what_stacks_of_matrices_do(name, criterion, masked):
+    kernel, random = kernel_of(name), np.random.default_rng(3)
+    by_features, by_matrices = [], []
+    for rows, width, weighting in (
+        (slice(0, 60), 2, "any"),
+        (slice(3, 40), 3, "ones"),
+        (slice(5, 50), 1, "whole"),
+    ):
+        weights, features = WEIGHTS[weighting][rows], kernel.features(X[rows])
+        targets = random.normal(size=(weights.size, width))
+        counted = random.random(targets.shape) < 0.6 if masked else None
+        matrix = ThinMatrix(features.values, features.orders, features.constant, weights)
+        by_features.append(Part(matrix, weights, targets, counted))
+        by_matrices.append(Part(kernel.base(X[rows]), weights, targets, counted))
+    thin, whole = Samples(kernel, by_features), Samples(kernel, by_matrices)
+    ridges = np.array([0.01, 0.4, 30.0])
+    costs = thin.costs(criterion, 0.3, ridges)
+    assert_allclose(costs, whole.costs(criterion, 0.3, ridges), rtol=1e-8)
+    mask = (costs[0] > 0.0).astype(float)
+    assert_allclose(
+        thin.best_ridge(criterion, 0.3, mask, None), whole.best_ridge(criterion, 0.3, mask, None), rtol=1e-6
+    )
+
+
+def test_a_search_by_features_finds_what_one_by_matrices_finds(monkeypatch):
+    for coding in ("one-vs-one", "one-vs-all"):
+        thin, whole = banks(monkeypatch, "poly", coding, None, gamma=None, selection="loo", polish=False)
+        assert_allclose(thin.C, whole.C, rtol=1e-6)
+        assert_allclose(thin.gamma, whole.gamma, rtol=1e-6)
 
 
 # Machines --------------------------------------------------------------------------------------------------

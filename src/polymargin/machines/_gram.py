@@ -131,11 +131,22 @@ class RowGroupGram:
         """The weight of all rows."""
         return float(self.weights.sum())
 
-    def few(self, size: int) -> Part:
+    def few_features(self, size: int) -> bool:
+        """Tell whether features are used and are few, compared with so many rows."""
+        return self.thin is not None and 2 * self.thin.orders.size <= size
+
+    def few(self, size: int, by_features: bool = False) -> Part:
         """Return a sample of about so many rows, whatever their order; all of them if there are no more."""
         kept, weights, copies = self._sampled(size)
-        base = self.base if kept is None else self._base_among(self.rows[kept])
-        return self._part(base, kept, weights, copies)
+        base: Any
+        if by_features:
+            base = self.thin if kept is None else self._thin_among(self.rows[kept], weights)
+        else:
+            base = self.base if kept is None else self._base_among(self.rows[kept])
+        if kept is None:
+            return Part(base, weights, self.targets, self.counted, copies)
+        counted = None if self.counted is None else self.counted[kept]
+        return Part(base, weights, self.targets[kept], counted, copies)
 
     def affordable(self, operations: float) -> Part:
         """Return as many rows as such a number of operations factor, with their features where these are fewer."""
@@ -143,9 +154,7 @@ class RowGroupGram:
         if self.thin is None:
             return self.few(size)
         # Thin matrices are only multiplied, which is twice as fast as what is done to a square one.
-        kept, weights, copies = self._sampled(max(size, int(2.0 * operations / self.thin.orders.size**2)))
-        thin = self.thin if kept is None else self._thin_among(self.rows[kept], weights)
-        return self._part(thin, kept, weights, copies)
+        return self.few(max(size, int(2.0 * operations / self.thin.orders.size**2)), by_features=True)
 
     def _sampled(self, size: int) -> tuple[Array | None, Array, Array]:
         """Return the places of about so many different rows, their weights, and how many rows each stands for.
@@ -160,12 +169,6 @@ class RowGroupGram:
         if first.size > size:
             part = _evenly(part, self.data.class_index[self.rows[first]], size)
         return first[part], np.bincount(inverse, self.weights)[part], np.bincount(inverse, copies)[part]
-
-    def _part(self, base: Any, kept: Array | None, weights: Array, copies: Array) -> Part:
-        if kept is None:
-            return Part(base, weights, self.targets, self.counted, copies)
-        counted = None if self.counted is None else self.counted[kept]
-        return Part(base, weights, self.targets[kept], counted, copies)
 
 
 def _evenly(order: Array, class_index: Array, size: int) -> Array:

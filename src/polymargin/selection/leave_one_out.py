@@ -69,7 +69,10 @@ class Group(Protocol):
     def total(self) -> float:
         """The weight of all rows."""
 
-    def few(self, size: int) -> Part:
+    def few_features(self, size: int) -> bool:
+        """Tell whether features are used and are few, compared with so many rows."""
+
+    def few(self, size: int, by_features: bool = False) -> Part:
         """Return a sample of about so many rows, all of them if there are no more."""
 
     def affordable(self, operations: float) -> Part:
@@ -162,7 +165,9 @@ def search(
         (_SAMPLED_OPERATIONS, _SAMPLED_ROWS) if criterion == "loo" else (_GCV_OPERATIONS, _GCV_ROWS)
     )
     size = int(np.clip((operations / len(groups)) ** (1 / 3), *rows))
-    samples = Samples(groups[0].kernel, [group.few(size) for group in groups], _least_ridge(groups))
+    by_features = all(group.few_features(size) for group in groups)
+    parts = [group.few(size, by_features) for group in groups]
+    samples = Samples(groups[0].kernel, parts, _least_ridge(groups))
     return [_coarse(samples, pool, criterion, gammas, ridge, count) for pool in pools]
 
 

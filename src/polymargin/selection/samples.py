@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import log_grid
+from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
 Criterion = Literal["loo", "gcv"]
@@ -59,7 +60,8 @@ class Samples:
     kernel : Kernel
         The kernel.
     groups : sequence of Part
-        The sampled rows of every group: m of them, for L columns.
+        The sampled rows of every group: m of them, for L columns. They come with the kernel's base matrix, or they all
+        come with their features.
     least_ridge : float
         The least ridge to consider, in multiples of the mean eigenvalue.
     """
@@ -68,14 +70,12 @@ class Samples:
         self.kernel, self.least_ridge = kernel, least_ridge
         p, m = len(groups), max(part.weights.size for part in groups)
         n_columns = max(part.targets.shape[1] for part in groups)
-        self._base = np.zeros((p, m, m), dtype=groups[0].base.dtype)
         self._weights = np.zeros((p, m))
         self._copies = np.ones((p, m))
         self._counted = np.zeros((p, m, n_columns))
         targets = np.zeros((p, m, n_columns))
         for number, part in enumerate(groups):
             size, width = part.targets.shape
-            self._base[number, :size, :size] = part.base
             self._weights[number, :size] = part.weights
             self._copies[number, :size] = np.maximum(
                 part.weights if part.copies is None else part.copies, 1.0
@@ -93,51 +93,65 @@ class Samples:
         self._full = bool((self._weights > 0.0).all())
         self._plain = bool((self._weights == 1.0).all())
         self._known: dict[float, _Spectra] = {}
+        self._thin = [part.base for part in groups if isinstance(part.base, ThinMatrix)]
+        if self._thin:
+            self._rows = np.zeros((p, m, self._thin[0].orders.size))
+            for number, matrix in enumerate(self._thin):
+                self._rows[number, : matrix.rows.shape[0]] = matrix.rows
+        else:
+            self._base = np.zeros((p, m, m), dtype=groups[0].base.dtype)
+            for number, part in enumerate(groups):
+                size = part.weights.size
+                self._base[number, :size, :size] = part.base
 
     def spectra(self, gamma: float) -> _Spectra:
         """Return the decomposition of all groups for one gamma, computed once."""
         if gamma not in self._known:
             with np.errstate(over="ignore", invalid="ignore"):
-                K = self.kernel.apply(self._base, gamma)
-                if not self._full:
-                    K *= (self._weights > 0.0)[:, :, np.newaxis]  # what fills up has no kernel
-                row_means = (K @ self._weights[:, :, np.newaxis])[:, :, 0] / self.totals[:, np.newaxis]
-            if not np.isfinite(row_means).all():
-                raise ValueError(
-                    "the kernel matrix holds infinite or undefined values; scale the features, for example with "
-                    "StandardScaler"
-                )
-            magnitudes = np.einsum("pi,pi->p", np.abs(np.einsum("pii->pi", K)), self._weights)
-            grand_means = np.einsum("pi,pi->p", row_means, self._weights) / self.totals
-            K -= row_means[:, :, np.newaxis]
-            K -= (row_means - grand_means[:, np.newaxis])[:, np.newaxis, :]
-            if not self._plain:
-                K *= self._roots[:, :, np.newaxis]
-                K *= self._roots[:, np.newaxis, :]
-            lifts = np.einsum("pii->p", K) / np.maximum(self.totals - 1.0, 1.0)
-            lifts[~(lifts > 0.0)] = 1.0
-            K += (lifts[:, np.newaxis] * self._direction)[:, :, np.newaxis] * self._direction[:, np.newaxis]
-            eigenvalues, vectors = np.linalg.eigh(K)
-            loadings = np.swapaxes(vectors, 1, 2) @ self._targets
-            self._known[gamma] = _Spectra(
-                np.maximum(eigenvalues, 0.0), vectors, np.square(vectors), loadings, lifts, magnitudes
-            )
+                found = self._of_features(gamma) if self._thin else self._of_matrices(gamma)
+            self._known[gamma] = found
         return self._known[gamma]
+
+    def _of_matrices(self, gamma: float) -> _Spectra:
+        """Decompose the centred kernel matrices."""
+        K = self.kernel.apply(self._base, gamma)
+        if not self._full:
+            K *= (self._weights > 0.0)[:, :, np.newaxis]  # what fills up has no kernel
+        row_means = (K @ self._weights[:, :, np.newaxis])[:, :, 0] / self.totals[:, np.newaxis]
+        _check_finite(row_means)
+        magnitudes = np.einsum("pi,pi->p", np.abs(np.einsum("pii->pi", K)), self._weights)
+        grand_means = np.einsum("pi,pi->p", row_means, self._weights) / self.totals
+        K -= row_means[:, :, np.newaxis]
+        K -= (row_means - grand_means[:, np.newaxis])[:, np.newaxis, :]
+        if not self._plain:
+            K *= self._roots[:, :, np.newaxis]
+            K *= self._roots[:, np.newaxis, :]
+        lifts = np.einsum("pii->p", K) / np.maximum(self.totals - 1.0, 1.0)
+        lifts[~(lifts > 0.0)] = 1.0
+        K += (lifts[:, np.newaxis] * self._direction)[:, :, np.newaxis] * self._direction[:, np.newaxis]
+        eigenvalues, vectors = np.linalg.eigh(K)
+        loadings = np.swapaxes(vectors, 1, 2) @ self._targets
+        return _Spectra(
+            np.maximum(eigenvalues, 0.0), vectors, np.square(vectors), loadings, lifts, magnitudes
+        )
+
+    def _of_features(self, gamma: float) -> _Spectra:
+        """Decompose GᵀG, which has the same eigenvalues but for zeros (`polymargin.solvers.thin`)."""
+        scales = self._thin[0].scales(gamma)
+        products = np.stack([scales[:, np.newaxis] * matrix.products * scales for matrix in self._thin])
+        _check_finite(products)
+        lifts = np.array([matrix.lift(gamma) for matrix in self._thin])
+        magnitudes = np.array([matrix.magnitude(gamma) for matrix in self._thin])
+        eigenvalues, vectors = np.linalg.eigh(products)
+        turned = self._rows @ (scales[:, np.newaxis] * vectors)
+        loadings = np.swapaxes(turned, 1, 2) @ self._targets
+        return _Spectra(np.maximum(eigenvalues, 0.0), turned, np.square(turned), loadings, lifts, magnitudes)
 
     def costs(self, criterion: Criterion, gamma: float, ridges: Array) -> Array:
         """Return the criterion, summed over rows, for several ridges, groups and columns, shape (R, p, L)."""
-        spectra = self.spectra(gamma)
-        p, m, n_columns = self._targets.shape
-        inverses = 1.0 / (spectra.eigenvalues[:, :, np.newaxis] + ridges)
-        loaded = inverses[:, :, :, np.newaxis] * spectra.loadings[:, :, np.newaxis, :]
-        solution = (spectra.vectors @ loaded.reshape(p, m, -1)).reshape(p, m, ridges.size, n_columns)
-        lifted = spectra.lifts[:, np.newaxis] + ridges
-        diagonal = spectra.squares @ inverses
-        diagonal -= np.square(self._direction)[:, :, np.newaxis] / lifted[:, np.newaxis, :]
+        residuals, rest = self._residuals(gamma, ridges)
         # Residuals over √s and one minus leverages, of a row of weight s; where s > 1 one of s rows is left out.
-        residuals = ridges[:, np.newaxis] * solution
         residuals /= np.where(self._roots > 0.0, self._roots, 1.0)[:, :, np.newaxis, np.newaxis]
-        rest = ridges * diagonal
         if criterion == "loo":
             copies = self._copies[:, :, np.newaxis]
             residuals *= (copies / np.maximum(copies - 1.0 + rest, 1e-300))[:, :, :, np.newaxis]
@@ -146,6 +160,22 @@ class Samples:
         rest_sum = np.einsum("pmr,pm->rp", rest, self._weights > 0.0) + repeated
         squares = np.einsum("pml,pmrl->rpl", self._counted, np.square(residuals))
         return squares / np.square(np.maximum(rest_sum / self.totals, 1e-150))[:, :, np.newaxis]
+
+    def _residuals(self, gamma: float, ridges: Array) -> tuple[Array, Array]:
+        """Return the residuals times √s, shape (p, m, R, L), and one minus the leverages, shape (p, m, R)."""
+        spectra = self.spectra(gamma)
+        p, m, n_columns = self._targets.shape
+        inverses = 1.0 / (spectra.eigenvalues[:, :, np.newaxis] + ridges)
+        loaded = inverses[:, :, :, np.newaxis] * spectra.loadings[:, :, np.newaxis, :]
+        solution = (spectra.vectors @ loaded.reshape(p, inverses.shape[1], -1)).reshape(
+            p, m, ridges.size, n_columns
+        )
+        diagonal = spectra.squares @ inverses
+        bias = np.square(self._direction)[:, :, np.newaxis]
+        if self._thin:
+            return self._targets[:, :, np.newaxis, :] - solution, 1.0 - diagonal - bias
+        diagonal -= bias / (spectra.lifts[:, np.newaxis] + ridges)[:, np.newaxis, :]
+        return ridges[:, np.newaxis] * solution, ridges * diagonal
 
     def best_ridge(
         self, criterion: Criterion, gamma: float, mask: Array, ridge: float | None
@@ -175,8 +205,16 @@ class Samples:
         return float(np.exp(grid[best] + shift * step)), float(costs[best])
 
 
+def _check_finite(values: Array) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(
+            "the kernel matrix holds infinite or undefined values; scale the features, for example with "
+            "StandardScaler"
+        )
+
+
 class _Spectra:
-    """The eigendecompositions of a stack of centred matrices."""
+    """The eigendecompositions of a stack of centred matrices, or of their features' products."""
 
     def __init__(
         self,
