@@ -1,5 +1,6 @@
 """AutoKernelClassifier: the pool of a few least-squares classifiers, its weights and what it says of itself."""
 
+import contextlib
 import pickle
 import warnings
 
@@ -14,7 +15,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from conftest import blobs
-from polymargin import AutoKernelClassifier, LSSVMClassifier
+from polymargin import AutoKernelClassifier, LSSVMClassifier, _workers
 from polymargin.datasets.generators import generators
 from polymargin.estimators._pool import pool_weights, pooled
 from polymargin.kernels import Polynomial
@@ -360,3 +361,151 @@ def test_a_refused_fit_leaves_nothing_fitted():
     assert not model.__sklearn_is_fitted__()
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full_like(X, np.nan), Y)
+
+
+# Members in processes --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Have all members but the first fitted by other processes, which are there already."""
+    awake = [_workers._awake() for _ in range(2)]
+    for worker, answer in awake:
+        answer.result(30)
+        _workers._idle.append(worker)
+    monkeypatch.setattr(_workers._Call, "_next", lambda self: None)
+    here = []
+    fit = LSSVMClassifier.fit
+
+    def noted(self, *rows):
+        here.append(self)
+        return fit(self, *rows)
+
+    monkeypatch.setattr(LSSVMClassifier, "fit", noted)
+    return here
+
+
+def same(one, other, rows):
+    for name in ("weights_", "loo_log_proba_", "classes_", "prior_shift_"):
+        assert_array_equal(getattr(one, name), getattr(other, name))
+    assert one.loo_log_loss_ == other.loo_log_loss_
+    assert_array_equal(one.predict_proba(rows), other.predict_proba(rows))
+    for mine, theirs in zip(one.members_, other.members_, strict=True):
+        assert set(vars(mine)) == set(vars(theirs))
+        assert_array_equal(mine.dual_coef_, theirs.dual_coef_)
+        assert_array_equal(mine.loo_log_proba_, theirs.loo_log_proba_)
+
+
+def rows_are_shared(model):
+    first, *others = (member.bank_.data for member in model.members_)
+    return all(
+        getattr(data, name) is getattr(first, name)
+        for data in others
+        for name in ("X", "class_index", "weights", "soft_labels")
+    )
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3, -1])
+def test_the_number_of_processes_does_not_show(elsewhere, n_jobs):
+    expected = AutoKernelClassifier().fit(X, Y)
+    elsewhere.clear()
+    model = AutoKernelClassifier(n_jobs=n_jobs).fit(X, Y)
+    assert elsewhere[:1] == model.members_[:1]
+    if n_jobs > 1:
+        assert len(elsewhere) == 1
+    same(model, expected, X_NEW)
+    assert rows_are_shared(model)
+    assert rows_are_shared(expected)
+    same(pickle.loads(pickle.dumps(model)), expected, X_NEW)
+
+
+def inverse_distance(A, B):
+    if len(A) == len(B):
+        warnings.warn("a warning of a kernel", UserWarning, stacklevel=1)
+    return 1.0 / (1.0 + np.square(A[:, np.newaxis] - B[np.newaxis]).sum(axis=2))
+
+
+def of_kind(kind):
+    """Members, rows, labels and weights."""
+    weights = np.arange(70) % 3
+    gram = np.exp(-0.2 * np.square(X[:, np.newaxis] - X[np.newaxis]).sum(axis=2))
+    given = [LSSVMClassifier(C=C, kernel="precomputed") for C in (2.0, 0.5)]
+    match kind:
+        case "weights":
+            return two_members(), X, Y, weights
+        case "lists":
+            return two_members(), X.tolist(), Y.tolist(), None
+        case "pandas":
+            pandas = pytest.importorskip("pandas")
+            frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+            return two_members(), frame, pandas.Series(np.array(["x", "y", "zz"])[Y]), weights.tolist()
+        case "sparse":
+            return two_members(), sparse.csr_matrix(np.maximum(X, 0.0)), Y, weights
+        case "soft":
+            return two_members(), X, 0.8 * np.eye(3)[Y] + 0.2 / 3, weights
+        case "precomputed":
+            return given, gram, Y, weights
+        case "functions":
+            return [LSSVMClassifier(C=C, kernel=inverse_distance) for C in (1.0, 2.0)], X, Y, None
+        case "mixed":
+            return [given[0], *two_members()], gram, Y, weights
+
+
+KINDS = ("weights", "lists", "pandas", "sparse", "soft", "precomputed", "functions", "mixed")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore:a warning of a kernel")
+def test_whatever_the_input_processes_do_not_show(elsewhere, kind):
+    members, rows, labels, weights = of_kind(kind)
+    expected = AutoKernelClassifier(members).fit(rows, labels, weights)
+    elsewhere.clear()
+    model = AutoKernelClassifier(members, n_jobs=2).fit(rows, labels, weights)
+    # A precomputed kernel and others do not have the same rows, where some have no weight.
+    assert len(elsewhere) == (len(members) if kind == "mixed" else 1)
+    assert rows_are_shared(model) == (kind != "mixed")
+    same(model, expected, rows)
+    same(pickle.loads(pickle.dumps(model)), expected, rows)
+    if kind == "pandas":
+        assert_array_equal(model.feature_names_in_, ["a", "b", "c"])
+        for member in model.members_:
+            assert_array_equal(member.feature_names_in_, ["a", "b", "c"])
+    if kind == "functions":
+        assert all(member.kernel_.function is inverse_distance for member in model.members_)
+
+
+def test_warnings_and_errors_of_members_elsewhere_arrive(elsewhere):
+    members = [two_members()[0], LSSVMClassifier(C=1.0, kernel=inverse_distance)]
+    with pytest.warns(UserWarning, match="a warning of a kernel"):
+        AutoKernelClassifier(members, n_jobs=2).fit(X, Y)
+    assert len(elsewhere) == 1
+    members[1].set_params(C=-1.0)
+    with pytest.raises(ValueError, match="C must be") as caught:
+        AutoKernelClassifier(members, n_jobs=2).fit(X, Y)
+    assert "In a worker process" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_members_elsewhere_draw_the_same_numbers(elsewhere, seeded):
+    rows, y = blobs(n=90, K=6, seed=1)
+    members = [LSSVMClassifier(C=1.0, gamma=0.3, coding="ecoc", decoding="coupling") for _ in range(3)]
+
+    def fitted(n_jobs):
+        np.random.seed(5)  # noqa: NPY002  (which None stands for)
+        random_state = np.random.RandomState(4) if seeded else None
+        return AutoKernelClassifier(members, n_jobs=n_jobs, random_state=random_state).fit(rows, y)
+
+    one, two = fitted(1), fitted(2)
+    same(one, two, rows)
+    first, second, third = (member.codebook_.matrix for member in one.members_)
+    assert first.shape != second.shape or (first != second).any()
+    assert second.shape != third.shape or (second != third).any()
+
+
+def test_members_elsewhere_are_counted(elsewhere, monkeypatch):
+    from polymargin.estimators import auto
+
+    steps = []
+    monkeypatch.setattr(auto, "shown", lambda verbose: contextlib.nullcontext(steps.append))
+    AutoKernelClassifier(n_jobs=2).fit(X, Y)
+    assert [str(step) for step in steps] == [f"members: {done} of 3 members" for done in range(4)]

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, shown
-from polymargin._threads import FEW_ROWS, blas_threads_for, in_threads, threads
+from polymargin._threads import FEW_ROWS, blas_threads_for, threads
+from polymargin._workers import in_processes
 from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import prior_shift, reweighted
 from polymargin.estimators._flow import resolve_priors
+from polymargin.estimators._kernel_choice import decoder_rows
 from polymargin.estimators._pool import pool_weights, pooled
-from polymargin.estimators._soft_labels import DecoderRows, are_soft
+from polymargin.estimators._soft_labels import are_soft
 from polymargin.estimators.lssvm import LSSVMClassifier
-from polymargin.kernels import Polynomial
+from polymargin.kernels import FunctionKernel, Polynomial
+from polymargin.machines import TrainingRows
 
 Array = NDArray[Any]
 
@@ -45,12 +52,14 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        How many threads share the work: members, kernels, and groups of rows that are not small. The result is the
-        same.
+        How many processes share the members, this one included; where there are more jobs than members, or many rows,
+        threads share kernels and groups of rows. The result is the same. The processes start when they are first
+        needed, are not waited for, and stay for the next fit, up to five minutes: it is the second fit that is
+        faster. With joblib's backend "threading" there are only threads.
     verbose : int, default=0
         Whether ``fit`` shows its progress.
     random_state : int, RandomState instance or None, default=None
-        Handed to the members.
+        Handed to the members; unless it is a number, those that need one are given a number drawn from it.
 
     Attributes
     ----------
@@ -123,22 +132,13 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.__dict__.pop("weights_", None)
         n_classes = _n_classes(y)
         members = self._resolved_members(n_classes)
-        n_rows = np.asarray(y).shape[0]
-        pair = 2 * n_rows / max(n_classes, 2)  # the rows of two classes
-        with threads(self.n_jobs, pair), shown(self.verbose) as progress:
+        with shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
-
-            def fitted(member: LSSVMClassifier) -> tuple[DecoderRows, Array]:
-                told = member.fit(X, y, sample_weight)._honest()
-                count.advance()
-                return told
-
-            # One-vs-all machines of many rows are left to the threads of BLAS, which others would be in the way of.
-            told = in_threads(fitted, members) if n_rows <= FEW_ROWS else [fitted(m) for m in members]
-        rows, honest = told[0][0], [log_p for _, log_p in told]
-        assert rows.weights is not None
+            honest = self._fit_members(members, _Fit(X, y, sample_weight), n_classes, count)
         first = members[0]
+        rows = decoder_rows(first.bank_.data, first.bank_)
+        assert rows.weights is not None
         class_weights = np.bincount(rows.class_index, rows.weights, minlength=first.classes_.size)
         priors = resolve_priors(self.priors, class_weights)
         self.prior_shift_ = prior_shift(priors, rows.class_index, class_weights.size, rows.weights)
@@ -179,6 +179,31 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         log_p = self.predict_log_proba(X)
         return log_p[:, 1] - log_p[:, 0] if self.classes_.size == 2 else log_p
 
+    def _fit_members(
+        self, members: list[LSSVMClassifier], fit: _Fit, n_classes: int, count: Count
+    ) -> list[Array]:
+        """Fit the members; return what they say of the training rows honestly."""
+        n_rows = np.asarray(fit.y).shape[0]
+        pair = 2 * n_rows / max(n_classes, 2)  # the rows of two classes
+        # The rows of a precomputed kernel are others, if there are weights of zero.
+        alike = len({member._kernel.precomputed for member in members}) == 1
+        if n_rows > FEW_ROWS or not alike:
+            # One-vs-all machines of many rows are left to the threads of BLAS, which others would be in the way of.
+            with threads(self.n_jobs, pair):
+                told = []
+                for member in members:
+                    told.append(fit(member))
+                    count.advance()
+        else:
+            # Each needs half a gigabyte at most, and sees for itself whether there is as much.
+            told = in_processes(fit, members, self.n_jobs, n_rows=pair, done=count.advance)
+        for member, fitted in zip(members, told, strict=True):
+            fitted.hand_over(member)
+        if alike:
+            for member in members[1:]:
+                _share_rows(members[0], member)
+        return [fitted.log_proba for fitted in told]
+
     def _resolved_members(self, n_classes: int) -> list[LSSVMClassifier]:
         """Return fresh members."""
         if self.members is None:
@@ -200,7 +225,15 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
                     f"a pool needs members whose decoding is learned and gives probabilities, such as "
                     f'"coupled-softmax", "softmax" or "coupling"; not {member.decoding!r}'
                 )
-            member.set_params(priors=None, classes=self.classes, random_state=self.random_state)
+            random_state = self.random_state
+            if (
+                isinstance(member.coding, str)
+                and member.coding == "ecoc"
+                and not isinstance(random_state, Integral)
+            ):
+                # Members that are fitted at once must not draw from one stream.
+                random_state = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+            member.set_params(priors=None, classes=self.classes, random_state=random_state)
         return members
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -216,3 +249,46 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
 def _n_classes(y: Any) -> int:
     """Return the number of classes in labels or soft labels."""
     return np.asarray(y).shape[1] if are_soft(y) else np.unique(column_or_1d(y)).size
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Fits members to the same rows, here or in another process."""
+
+    X: Any
+    y: Any
+    sample_weight: Any
+
+    def __call__(self, member: LSSVMClassifier) -> _Fitted:
+        """Fit a member."""
+        member.fit(self.X, self.y, self.sample_weight)
+        return _Fitted(member, member._honest()[1])
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A fitted member and its honest log-probabilities; between processes it travels without the training rows."""
+
+    member: LSSVMClassifier
+    log_proba: Array
+
+    def __getstate__(self) -> dict[str, Any]:
+        member, bank = copy(self.member), self.member.bank_
+        kernel_only = TrainingRows(bank.kernel, None, np.empty(0), np.empty(0))
+        member.bank_ = replace(bank, data=kernel_only)
+        return {"member": member, "log_proba": self.log_proba}
+
+    def hand_over(self, member: LSSVMClassifier) -> None:
+        """Let a member, which this one is or was a copy of, have what was learned; its parameters are its own."""
+        given = member.get_params(deep=False)
+        for name, value in vars(self.member).items():
+            if name not in given:
+                setattr(member, name, value)
+
+
+def _share_rows(first: LSSVMClassifier, member: LSSVMClassifier) -> None:
+    """Let a member have the very rows of the first, to which it was fitted."""
+    # A function that has been to another process is a copy, which could not be pickled by its name.
+    kernel = member._kernel if isinstance(member.kernel_, FunctionKernel) else member.kernel_
+    member.bank_ = replace(member.bank_, data=first.bank_.data.with_kernel(kernel))
+    member.support_ = member._trained_rows = first.support_
