@@ -16,8 +16,8 @@ default, and the seconds that the fit takes.
 
 On 27 datasets with three splits and "blend", geometric means of PRESS, log-loss, seconds: landmarks 1.027, 1.039, 1.33;
 polished on all rows 0.988, 0.990, 1.40; all rows 0.983, 0.997, 2.99. Landmarks mislead on car (2.5 times the log-loss),
-vowel (1.2) and splice (1.1). Steps on all rows gain on car, segment, splice and new_thyroid (6 to 11 %), lose on balance
-and glass (3 to 6 %), change little elsewhere, and make the fit of 1300 rows two to five times as long. So samples it is.
+vowel (1.2) and splice (1.1). Steps on all rows gain on car, segment, splice and new_thyroid (6 to 11 %), lose on
+balance and glass (3 to 6 %), change little elsewhere, and make the fit of 1300 rows two to five times as long.
 """
 
 from __future__ import annotations
