@@ -195,7 +195,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
                     told.append(fit(member))
                     count.advance()
         else:
-            # Each needs half a gigabyte at most, and sees for itself whether there is as much.
+            # Each takes up to 0.3 GiB, and looks whether there is as much without knowing of the others, as threads
+            # do; if a process finds too little, or is killed for it, its member is fitted here.
             told = in_processes(fit, members, self.n_jobs, n_rows=pair, done=count.advance)
         for member, fitted in zip(members, told, strict=True):
             fitted.hand_over(member)
