@@ -266,6 +266,7 @@ def test_priors_reweigh_the_pool(soft):
     for given, priors in (
         ("uniform", np.full(3, 1 / 3)),
         ([0.1, 0.2, 0.7], [0.1, 0.2, 0.7]),
+        ({2: 0.7, 0: 0.1, 1: 0.2}, [0.1, 0.2, 0.7]),
         ("empirical", shares),
     ):
         model = AutoKernelClassifier(two_members(), priors=given).fit(X, labels, weights)

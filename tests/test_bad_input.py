@@ -133,6 +133,8 @@ def test_without_selection_a_kernel_without_gamma_needs_C_alone():
         ({"selection": "magic"}, "unknown selection 'magic'; choose"),
         ({"priors": "mine"}, "unknown priors 'mine'; choose"),
         ({"priors": [0.5, 0.5]}, "one probability for each of the 3 classes"),
+        ({"priors": {"a": 0.5, "b": 0.5}}, r"priors must name the classes \[.*\], not \['a', 'b'\]"),
+        ({"priors": [["a"]]}, "priors must be numbers"),
         ({"priors": [0.5, 0.5, 0.5]}, "positive and sum to one"),
         ({"priors": [0.5, 0.7, -0.2]}, "positive and sum to one"),
         ({"priors": [0.5, 0.5, np.nan]}, "positive and sum to one"),

@@ -6,6 +6,7 @@ data ──► kernel ──► codebook ──► machines ──► outputs �
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -297,7 +298,7 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return gamma
 
     def _resolved_priors(self, data: TrainingRows) -> Array | None:
-        return resolve_priors(self.priors, data.class_weights(self.classes_.size))
+        return resolve_priors(self.priors, data.class_weights(self.classes_.size), self.classes_)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say that a fit came to its end: the decoder is what it stores last."""
@@ -311,7 +312,7 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return tags
 
 
-def resolve_priors(priors: Any, class_weights: Array) -> Array | None:
+def resolve_priors(priors: Any, class_weights: Array, classes: Array) -> Array | None:
     """Return an estimator's ``priors`` as an array in the order of the classes, or None if they are as in training."""
     n_classes = class_weights.size
     if priors is None:
@@ -323,7 +324,14 @@ def resolve_priors(priors: Any, class_weights: Array) -> Array | None:
             case "empirical":
                 return class_weights / class_weights.sum()
         raise ValueError(f'unknown priors {priors!r}; choose "uniform", "empirical", or give an array')
-    given = np.asarray(priors, dtype=np.float64)
+    if isinstance(priors, Mapping):
+        if set(priors) != set(classes.tolist()):
+            raise ValueError(f"priors must name the classes {classes.tolist()}, not {list(priors)}")
+        priors = [priors[label] for label in classes.tolist()]
+    try:
+        given = np.asarray(priors, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"priors must be numbers, one for each class; not {priors!r}") from None
     if given.shape != (n_classes,):
         raise ValueError(f"priors must hold one probability for each of the {n_classes} classes")
     if not (given > 0).all() or not np.isclose(given.sum(), 1.0):

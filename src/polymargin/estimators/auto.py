@@ -47,8 +47,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         The members, which are cloned. Their decoding must be probabilistic and learned. None: one-vs-one machines with
         the kernels "blend" and ``Polynomial(2, centred=True)``, and one-vs-all machines with the latter; the last two
         are one where there are two classes.
-    priors : None, "uniform", "empirical" or array of shape (K,), default=None
-        The class frequencies to expect in use. None, the same as "empirical": as in training.
+    priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
+        The class frequencies to expect in use; a dict names the classes. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
@@ -140,7 +140,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         rows = decoder_rows(first.bank_.data, first.bank_)
         assert rows.weights is not None
         class_weights = np.bincount(rows.class_index, rows.weights, minlength=first.classes_.size)
-        priors = resolve_priors(self.priors, class_weights)
+        priors = resolve_priors(self.priors, class_weights, first.classes_)
         self.prior_shift_ = prior_shift(priors, rows.class_index, class_weights.size, rows.weights)
         self.classes_, self.n_features_in_ = first.classes_, first.n_features_in_
         if hasattr(first, "feature_names_in_"):

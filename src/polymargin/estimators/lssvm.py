@@ -70,9 +70,9 @@ default="one-vs-one"
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
         does: slower, and on the paper's ten datasets no better.
-    priors : None, "uniform", "empirical" or array of shape (K,), default=None
+    priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         The class frequencies to expect in use. The probabilities are re-weighted from those of the training rows to
-        these. None, the same as "empirical": as in training.
+        these. A dict names the classes. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None

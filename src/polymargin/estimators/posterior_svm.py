@@ -76,8 +76,8 @@ class PosteriorSVMClassifier(SVMClassifier):
         one-vs-all machines and needs no variances.
     classes : array-like of shape (K,) or None, default=None
         What the columns of given soft labels stand for; None: 0, …, K−1. Not used with ordinary labels.
-    priors : None, "uniform", "empirical" or array of shape (K,), default=None
-        Prior class probabilities, for decoders that work with them.
+    priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
+        Prior class probabilities, for decoders that work with them; a dict names the classes.
     cv : int, splitter or iterable of splits, default=5
         The folds of the out-of-fold outputs that a decoder learns from. With a number, copies of a row stay together.
     tol : float, default=1e-3

@@ -64,8 +64,8 @@ default="one-vs-one"
         accuracy, as Van Gestel et al. (2002) do.
     class_weight : dict, "balanced" or None, default=None
         Factors of C for the rows of every class.
-    priors : None, "uniform", "empirical" or array of shape (K,), default=None
-        Prior class probabilities, for decoders that work with them.
+    priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
+        Prior class probabilities, for decoders that work with them; a dict names the classes.
     tol : float, default=1e-3
         Largest violation of the optimality conditions.
     max_iter : int, default=-1
