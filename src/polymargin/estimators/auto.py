@@ -68,7 +68,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     members_ : list of LSSVMClassifier
         The fitted members.
     weights_ : ndarray of shape (M,)
-        How much each counts.
+        How much each counts. They need not sum to one: members that err independently are surer together than each
+        alone.
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
     loo_log_proba_ : ndarray of shape (n_support, K)
