@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -338,7 +339,7 @@ def test_threads_where_joblib_is_told_to_use_them():
 
 def all_in_one_process(_):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # joblib says that it sets n_jobs to one
+        warnings.simplefilter("error")
         return {*in_processes(lambda item: os.getpid(), range(3), 2)} == {os.getpid()}
 
 
@@ -420,3 +421,85 @@ def test_a_script_ends_at_once_and_quietly(slow):
     assert result.stdout.strip() == "[0, 3, 6]"
     assert result.stderr == ""
     assert result.returncode == 0
+
+
+CHILD = """
+import multiprocessing
+import os
+import sys
+from polymargin import _workers
+from polymargin._workers import in_processes
+
+def work(n_fits):
+    worker, answer = _workers._awake()
+    answer.result()
+    _workers._idle.append(worker)
+    print(in_processes(abs, [-1, -2], 2), worker.submit(os.getpid).result(), flush=True)
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=work, args=(1,))
+    child.start()
+    child.join(60)
+    print(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_of_multiprocessing_ends_at_once(tmp_path, method):
+    if method == "fork" and not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    (tmp_path / "child.py").write_text(CHILD)
+    result = subprocess.run(
+        [sys.executable, str(tmp_path / "child.py"), method],
+        capture_output=True,
+        text=True,
+        timeout=4 * PATIENCE,
+        env={**os.environ, "PYTHONWARNINGS": "ignore::DeprecationWarning"},
+    )
+    first, exit_code = result.stdout.splitlines()
+    assert first.startswith("[1, 2]")
+    assert exit_code == "0"
+    assert result.stderr == ""
+    wait_until(lambda: gone(int(first.split()[-1])))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only there a process sees that its parent has ended")
+def test_a_worker_does_not_outlive_a_parent_that_is_killed():
+    code = """
+import os, signal
+from polymargin import _workers
+worker, answer = _workers._awake()
+print(worker.submit(os.getpid).result(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    # It holds the pipes open, too, so that this would not return before it is gone.
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=4 * PATIENCE
+    )
+    assert result.returncode == -signal.SIGKILL
+    wait_until(lambda: gone(int(result.stdout)))
+
+
+def test_warnings_of_code_that_is_in_no_file_are_given_here():
+    code = """
+import os, warnings
+from polymargin import _workers
+from polymargin._workers import in_processes
+parent = os.getpid()
+def work(item):
+    while item == 0 and not os.path.exists(FLAG):
+        pass
+    if item == 1:
+        open(FLAG, "w").close()
+        warnings.warn(f"from a worker: {os.getpid() != parent}")
+worker, answer = _workers._awake()
+answer.result()
+_workers._idle.append(worker)
+in_processes(work, range(2), 2)
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        code = code.replace("FLAG", repr(os.path.join(folder, "flag")))
+        result = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=4 * PATIENCE
+        )
+    assert "UserWarning: from a worker: True" in result.stderr

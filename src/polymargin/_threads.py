@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from multiprocessing import current_process
 from threading import Lock
 from typing import Any, TypeVar
 
 from joblib import effective_n_jobs
+from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
@@ -122,6 +124,12 @@ class _Helpers:
         return [results[number] for number in range(len(items))]
 
 
+def count_jobs(n_jobs: int | None) -> int:
+    """Return how many may work at once, as joblib counts: one in a daemonic process, of which joblib warns besides."""
+    by_threads = getattr(get_active_backend()[0], "uses_threads", False)
+    return 1 if current_process().daemon and not by_threads else effective_n_jobs(n_jobs)
+
+
 _helpers: ContextVar[_Helpers | None] = ContextVar("helpers", default=None)
 
 
@@ -132,7 +140,7 @@ def threads(n_jobs: int | None, n_rows: float = _WORTH_A_THREAD) -> Iterator[Non
     Where the matrices to work on have but few rows, threads would only wait for the interpreter, and there are none;
     nor where they have many, which are left to the threads of BLAS.
     """
-    number = effective_n_jobs(n_jobs)
+    number = count_jobs(n_jobs)
     if _helpers.get() is not None or number == 1 or not _WORTH_A_THREAD <= n_rows <= FEW_ROWS:
         yield
         return

@@ -15,15 +15,17 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
-from queue import SimpleQueue
+from multiprocessing import resource_tracker
+from multiprocessing.util import Finalize
+from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from joblib import effective_n_jobs, parallel_config
+from joblib import parallel_config
 from joblib.parallel import get_active_backend
 from sklearn import config_context, get_config
 
-from polymargin._threads import FEW_ROWS, blas_threads_for, in_threads, threads
+from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs, in_threads, threads
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -71,7 +73,7 @@ def in_processes(
     >>> in_processes(abs, [-1, 2, -3], 2)
     [1, 2, 3]
     """
-    number = effective_n_jobs(n_jobs)
+    number = count_jobs(n_jobs)
     surroundings = _Surroundings(max(number // max(len(items), 1), 1), get_config(), dict(np.geterr()))
     call = _Call(function, items, surroundings, done or _nothing)
     if number == 1:
@@ -158,7 +160,7 @@ class _Call(Generic[Item, Result]):
                     outcomes[mine] = _Outcome(self.here(mine))
                     mine = self._next()
                 while len(outcomes) < len(self.items):
-                    place, outcome = self._arrived.get()
+                    place, outcome = self._awaited()
                     if outcome is not None and outcome.error is not None:
                         raise outcome.error
                     outcomes[place] = _Outcome(self.here(place)) if outcome is None else outcome
@@ -171,6 +173,14 @@ class _Call(Generic[Item, Result]):
         for outcome in ordered:
             _warn_again(outcome)
         return [outcome.result for outcome in ordered]
+
+    def _awaited(self) -> tuple[int, _Outcome | None]:
+        """Wait for an outcome, a little at a time: not everywhere can a long wait be interrupted."""
+        while True:
+            try:
+                return self._arrived.get(timeout=1.0)
+            except Empty:
+                continue
 
     def _next(self) -> int | None:
         with self._lock:
@@ -229,6 +239,19 @@ class _Call(Generic[Item, Result]):
 # In the workers ----------------------------------------------------------------------------------------------
 
 
+def _begin(parent: int) -> None:
+    """Listen to nobody's interrupts, and do not outlive the parent, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    if os.name == "posix":  # elsewhere a process keeps the number of a parent that has ended
+        threading.Thread(target=watch, daemon=True).start()
+
+
 def _hello() -> None:
     """Be there, with what takes long to import."""
     importlib.import_module("polymargin.estimators")
@@ -258,7 +281,8 @@ def _warn_again(outcome: _Outcome) -> None:
         spaces = [getattr(module, "__dict__", {}) for module in tuple(sys.modules.values())]
         space = next((space for space in spaces if space.get("__file__") == filename), {})
         registry = space.setdefault("__warningregistry__", {})
-        warnings.warn_explicit(message, category, filename, line, space.get("__name__"), registry)
+        # Without a module's name there would be no warning.
+        warnings.warn_explicit(message, category, filename, line, space.get("__name__", filename), registry)
 
 
 # The workers -------------------------------------------------------------------------------------------------
@@ -273,12 +297,11 @@ class _Worker:
         from joblib.externals.loky.backend import get_context
         from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-        # An interrupt from the terminal is for us, who decide what becomes of workers.
-        deaf = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
         self._executor = ProcessPoolExecutor(
-            1, timeout=_IDLE_SECONDS, context=get_context("loky"), initializer=deaf
+            1, timeout=_IDLE_SECONDS, context=get_context("loky"), initializer=partial(_begin, os.getpid())
         )
-        self._last = self._executor.submit(_hello)
+        with _deaf():
+            self._last = self._executor.submit(_hello)
         _end_with_the_interpreter()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -316,25 +339,42 @@ def _awake() -> tuple[_Worker, Future[None]]:
     return worker, worker.hello()
 
 
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Start processes that an interrupt from the terminal does not reach: it is for us, who decide about them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # which would let interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @cache
 def _end_with_the_interpreter() -> None:
-    """See to it that the interpreter's end does not wait for workers that are only starting."""
+    """See to it that the interpreter's end does not wait for workers that are idle or only starting."""
     # It waits for the threads of executors before the functions of `atexit` are called. Theirs was registered when the
     # first one started: ours, registered later, comes before it.
     register = getattr(threading, "_register_atexit", None)
     if register is not None:
         register(_end_idle)
+    # A child of multiprocessing calls none of these, but its own.
+    Finalize(None, _end_idle, exitpriority=100)
 
 
 def _end_idle() -> None:
-    for worker in _idle:
-        worker.kill()
+    while _idle:
+        _idle.pop().kill()
 
 
 def _forget() -> None:
     """Have no workers, in a child process."""
     _of_our_parent.extend(_idle)
     _idle.clear()
+    _end_with_the_interpreter.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):
