@@ -33,6 +33,7 @@ from unittest import mock
 import numpy as np
 
 from polymargin import LSSVMClassifier
+from polymargin.kernels._features import Features
 from polymargin.metrics import log_loss
 from polymargin.selection import leave_one_out
 from polymargin.selection.samples import Part, Samples
@@ -64,7 +65,7 @@ class Landmarks:
         values = K @ (vectors[:, used] / np.sqrt(eigenvalues[used]))
         filled = np.zeros((values.shape[0], self.size + 4))  # a sample may have a few rows more
         filled[:, : values.shape[1]] = values
-        matrix = ThinMatrix(filled, np.zeros(filled.shape[1]), 0.0, group.weights)
+        matrix = ThinMatrix(Features(filled, np.zeros(filled.shape[1])), group.weights)
         return Part(matrix, group.weights, group.targets, group.counted)
 
     @property
@@ -73,8 +74,9 @@ class Landmarks:
         return np.array([group.total for group in self.groups])
 
     @property
-    def _targets(self) -> Any:
-        return np.empty((1, 1, max(group.targets.shape[1] for group in self.groups)))
+    def n_columns(self) -> int:
+        """The most columns of a group."""
+        return max(group.targets.shape[1] for group in self.groups)
 
     def best_ridge(self, criterion: Any, gamma: float, mask: Any, ridge: Any) -> Any:
         """See `Samples`."""

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import naive
 from conftest import blobs
-from polymargin import LSSVMClassifier
+from polymargin import LSSVMClassifier, _memory
 from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Linear, Polynomial
 from polymargin.machines import TrainingRows, fit_lssvm_bank, lssvm
@@ -45,7 +45,7 @@ def test_the_kernel_is_the_sum_over_its_features(name, gamma):
     kernel = kernel_of(name)
     features = kernel.features(X)
     assert features.values.shape == (60, kernel.n_features(2))
-    K = (features.values * gamma**features.orders) @ features.values.T + features.constant
+    K = (features.values * features.powers(gamma)) @ features.values.T + features.constant
     assert_allclose(K, kernel.gram(X, gamma=gamma), rtol=1e-12, atol=1e-14 * np.abs(K).max())
     coef = np.random.default_rng(0).normal(size=(60, 4))
     assert_allclose(features.expand(coef, gamma), K @ coef, rtol=1e-10, atol=1e-12 * np.abs(K).max())
@@ -59,12 +59,19 @@ def test_monomials_of_five_variables(degree, coef0):
     features = kernel.features(rows)
     assert features.values.shape[1] == kernel.n_features(5)
     expected = (0.4 * rows @ rows.T + coef0) ** degree
-    values = (features.values * 0.4**features.orders) @ features.values.T + features.constant
+    values = (features.values * features.powers(0.4)) @ features.values.T + features.constant
     assert_allclose(values, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    "kernel", [RBF(), Blend(), Polynomial(1.5), Polynomial(2, -1.0), Polynomial(-1.0), Polynomial(0)]
+    "kernel",
+    [
+        RBF(),
+        Blend(),
+        *(Polynomial(degree) for degree in (1.5, -1.0, 0, 1100)),
+        Polynomial(2, -1.0),
+        Polynomial(3, 1e120),
+    ],
 )
 def test_other_kernels_have_no_list_of_features(kernel):
     assert kernel.n_features(3) is None
@@ -81,7 +88,7 @@ def test_other_kernels_have_no_list_of_features(kernel):
 def test_press_of_features_is_press(name, weighting):
     kernel, weights = kernel_of(name), WEIGHTS[weighting]
     features = kernel.features(X)
-    matrix = ThinMatrix(features.values, features.orders, features.constant, weights)
+    matrix = ThinMatrix(features, weights)
     targets = np.random.default_rng(5).normal(size=(60, 3))
     for copies in (None, np.maximum(weights, 1.5)):
         for gamma, ridge in ((0.1, 0.5), (0.7, 0.02)):
@@ -93,7 +100,7 @@ def test_press_of_features_is_press(name, weighting):
 
 def test_press_of_features_refuses_what_rounding_would_decide():
     features = Linear().features(X)
-    matrix = ThinMatrix(features.values, features.orders, features.constant, np.ones(60))
+    matrix = ThinMatrix(features, np.ones(60))
     with pytest.raises(np.linalg.LinAlgError, match="too small"):
         press_of_features(matrix, np.ones((60, 1)), 1.0, 1e-12, least_ridge=1e-9)
 
@@ -112,7 +119,7 @@ def test_stacks_of_features_cost_what_stacks_of_matrices_do(name, criterion, mas
         weights, features = WEIGHTS[weighting][rows], kernel.features(X[rows])
         targets = random.normal(size=(weights.size, width))
         counted = random.random(targets.shape) < 0.6 if masked else None
-        matrix = ThinMatrix(features.values, features.orders, features.constant, weights)
+        matrix = ThinMatrix(features, weights)
         by_features.append(Part(matrix, weights, targets, counted))
         by_matrices.append(Part(kernel.base(X[rows]), weights, targets, counted))
     thin, whole = Samples(kernel, by_features), Samples(kernel, by_matrices)
@@ -148,7 +155,7 @@ def banks(monkeypatch, name, coding, C, weighting="ones", rows=X, gamma=0.6, **m
     thin = bank()
     assert thin.data.features is not None
     with monkeypatch.context() as patch:
-        patch.setattr(lssvm, "_few_features", lambda data, groups: None)
+        patch.setattr(lssvm, "features_to_use", lambda data, groups: None)
         whole = bank()
     assert whole.data.features is None
     return thin, whole
@@ -198,7 +205,7 @@ def test_a_small_ridge_costs_no_more_digits_than_with_the_kernel_matrix(monkeypa
     # Coefficients of the size of C cancel in every margin.
     thin, whole = banks(monkeypatch, "poly", "one-vs-all", C)
     design = np.column_stack([np.ones(60), thin.data.kernel.features(X).values])
-    scales = np.append(1.0, 0.6 ** (0.5 * thin.data.features.orders))
+    scales = np.append(1.0, np.sqrt(thin.data.features.powers(0.6)))
     design *= scales
     ridge = np.diag(np.append(0.0, np.full(scales.size - 1, C**-0.5)))
     targets = np.vstack([2.0 * np.eye(3)[Y] - 1.0, np.zeros((scales.size, 3))])
@@ -214,6 +221,45 @@ def test_a_row_that_stands_alone_is_left_to_the_kernel_matrix(monkeypatch):
     rows[0] = 300.0
     thin, whole = banks(monkeypatch, "centred", "one-vs-all", 1.0, rows=rows, gamma=1.0)
     assert_array_equal(thin.loo_margins, whole.loo_margins)
+
+
+def test_memory_for_the_kernel_matrix_is_planned_where_features_do_not_do(monkeypatch):
+    monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
+    rows = X.copy()
+    rows[0] = 3e5
+    needed = []
+    monkeypatch.setattr(
+        _memory, "require", lambda n_bytes, purpose, remedy: needed.append((n_bytes, purpose))
+    )
+    LSSVMClassifier(1.0, gamma=1.0, kernel="linear", coding="one-vs-all").fit(X, Y)
+    assert [purpose.split()[0] for _, purpose in needed] == ["2"]
+    LSSVMClassifier(1.0, gamma=1.0, kernel="linear", coding="one-vs-all").fit(rows, Y)
+    assert "the kernel matrix of 60 rows, among them" in needed[-1][1]
+    assert needed[-1][0] > 5 * needed[0][0]
+
+
+@pytest.mark.parametrize("C", [1e15, 1e18])
+def test_a_C_that_leaves_no_digits_is_refused(C):
+    with pytest.raises(np.linalg.LinAlgError, match="smaller C"):
+        LSSVMClassifier(C, gamma=1.0, kernel="linear").fit(X, Y)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("degree", [2, 3, 5])
+def test_the_unit_of_the_features_does_not_matter(degree):
+    kernel = Polynomial(degree, centred=True)
+    plain = LSSVMClassifier(kernel=kernel).fit(X, Y).predict_proba(X)
+    for unit in (2.0**-100, 2.0**40, 2.0**100):
+        scaled = LSSVMClassifier(kernel=kernel).fit(unit * X, Y).predict_proba(unit * X)
+        assert_allclose(scaled, plain, rtol=1e-6, atol=1e-8)
+
+
+def test_the_model_does_not_see_what_becomes_of_the_rows():
+    rows = X.copy()
+    model = LSSVMClassifier(kernel="linear").fit(rows, Y)
+    before = model.predict_proba(X)
+    rows *= 2.0
+    assert_array_equal(model.predict_proba(X), before)
 
 
 def test_many_rows_of_few_features_need_no_kernel_matrix(monkeypatch):
@@ -240,15 +286,14 @@ def test_rows_of_many_features_and_sparse_rows_keep_the_kernel_matrix():
         assert bank.data.features is None
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_features_that_overflow_are_refused():
-    rows = X * 1e90
+    rows = X * 1e200
     with pytest.raises(ValueError, match=r"infinite or undefined.*StandardScaler"):
         LSSVMClassifier(C=1.0, gamma=1.0, kernel="poly", degree=2, selection="loo").fit(rows, Y)
 
 
 def test_memory_for_features_is_planned(monkeypatch):
-    from polymargin import _memory
-
     monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
     monkeypatch.setattr(_memory, "available", lambda: 100.0)
     with pytest.raises(MemoryError, match=r"2 features of 60 rows.* needs .* fit fewer rows"):

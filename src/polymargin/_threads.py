@@ -9,19 +9,60 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from multiprocessing import current_process
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
+Owner = TypeVar("Owner")
 Result = TypeVar("Result")
 
 #: Up to this many rows one thread is faster: the threads of BLAS wait for each other by spinning.
 FEW_ROWS = 2500
 #: From this many rows on, a matrix is worth a thread of ours.
 _WORTH_A_THREAD = 120
+
+
+class remembered(Generic[Owner, Result]):
+    """A value of an object that is computed when first asked for.
+
+    Like `functools.cached_property`, whose lock lets only one thread in, whatever the object, before Python 3.12.
+
+    Examples
+    --------
+    >>> class Circle:
+    ...     radius = 2.0
+    ...
+    ...     @remembered
+    ...     def area(self):
+    ...         print("computed")
+    ...         return 3.0 * self.radius**2
+    >>> circle = Circle()
+    >>> circle.area, circle.area
+    computed
+    (12.0, 12.0)
+    """
+
+    def __init__(self, function: Callable[[Owner], Result]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type[Owner], name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type[Owner]) -> remembered[Owner, Result]: ...
+
+    @overload
+    def __get__(self, instance: Owner, owner: type[Owner]) -> Result: ...
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._function(instance)
+        return value
 
 
 class _OneThread:

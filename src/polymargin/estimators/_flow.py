@@ -209,14 +209,20 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
         """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
         kernel = self._kernel
-        accepted = False if kernel.precomputed else "csr"
+        # The model keeps the rows: what becomes of the caller's array must not matter.
+        wanted = {
+            "accept_sparse": False if kernel.precomputed else "csr",
+            "copy": not kernel.precomputed,
+            "dtype": np.float64,
+            "ensure_min_samples": 2,
+        }
         soft_labels = None
         if self.takes_soft_labels and are_soft(y):
-            X = validate_data(self, X, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
+            X = validate_data(self, X, **wanted)
             soft_labels, self.classes_ = check_soft_labels(y, X.shape[0], getattr(self, "classes", None))
             class_index = soft_labels.argmax(axis=1)
         else:
-            X, y = validate_data(self, X, y, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
+            X, y = validate_data(self, X, y, **wanted)
             check_classification_targets(y)
         if kernel.precomputed and X.shape[0] != X.shape[1]:
             raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")

@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Features:
-    """What the kernel compares of two rows: K(x, z) = constant + Σ_j gamma^order_j f_j(x) f_j(z).
+    """What the kernel compares of two rows: K(x, z) = constant + Σ_j (unit gamma)^order_j f_j(x) f_j(z).
 
     Attributes
     ----------
@@ -27,19 +27,26 @@ class Features:
         The power of gamma that goes with each.
     constant : float
         What any two rows have in common.
+    unit : float
+        The square of the unit in which the rows are measured, so that no power of them is too large or too small.
     """
 
     values: Array
     orders: Array
     constant: float = 0.0
+    unit: float = 1.0
 
     def of(self, rows: Array) -> Features:
         """Return the features of some rows."""
-        return Features(self.values[rows], self.orders, self.constant)
+        return Features(self.values[rows], self.orders, self.constant, self.unit)
+
+    def powers(self, gamma: float) -> Array:
+        """Return how much each feature counts in the kernel, shape (D,)."""
+        return (gamma * self.unit) ** self.orders
 
     def expand(self, coef: Array, gamma: float) -> Array:
         """Return Σᵢ aᵢ K(x, xᵢ) for every row x, shape (n, L), and for every column a of coefficients, shape (n, L)."""
-        weights = gamma ** self.orders[:, np.newaxis] * (self.values.T @ coef)
+        weights = self.powers(gamma)[:, np.newaxis] * (self.values.T @ coef)
         return self.values @ weights + self.constant * coef.sum(axis=0)
 
 
@@ -59,13 +66,15 @@ def monomials(X: Array, degree: int, coef0: float) -> Features:
 
     Examples
     --------
-    >>> features = monomials(np.array([[2.0, 3.0]]), 2, 1.0)
-    >>> features.values.round(2), features.orders, features.constant
-    (array([[2.83, 4.24, 4.  , 8.49, 9.  ]]), array([1, 1, 2, 2, 2]), 1.0)
-    >>> float((features.values**2).sum() + features.constant), (2 * 2 + 3 * 3 + 1) ** 2
-    (196.0, 196)
+    >>> features = monomials(np.array([[0.5, 0.75]]), 2, 1.0)
+    >>> features.values.round(2), features.orders, features.constant, features.unit
+    (array([[0.71, 1.06, 0.25, 0.53, 0.56]]), array([1, 1, 2, 2, 2]), 1.0, 1.0)
+    >>> float((features.values**2).sum() + features.constant), (0.5**2 + 0.75**2 + 1) ** 2
+    (3.28515625, 3.28515625)
     """
-    columns = np.ascontiguousarray(X.T)
+    # In units of a power of two nothing is rounded.
+    unit = float(2.0 ** np.frexp(np.abs(X).max(initial=0.0))[1])
+    columns = np.ascontiguousarray((X / unit).T)
     parts, orders = [], []
     for order in range(1 if coef0 else degree, degree + 1):
         variables, counts = _products(X.shape[1], order)
@@ -76,7 +85,7 @@ def monomials(X: Array, degree: int, coef0: float) -> Features:
         parts.append(part)
         orders.append(np.full(counts.size, order))
     values = np.ascontiguousarray(np.concatenate(parts).T)
-    return Features(values, np.concatenate(orders), float(coef0**degree))
+    return Features(values, np.concatenate(orders), float(coef0**degree), unit * unit)
 
 
 @lru_cache(maxsize=16)

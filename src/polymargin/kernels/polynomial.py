@@ -11,6 +11,9 @@ from scipy import sparse
 from polymargin.kernels._base import Array, Kernel, inner_products, squared_norms, weighted_moments
 from polymargin.kernels._features import Features, count_monomials, monomials
 
+#: Of larger ones the monomials are not listed: their sizes would differ too much.
+_LARGEST_DEGREE, _LARGEST_COEF0 = 10, 1e6
+
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
@@ -67,8 +70,9 @@ class Polynomial(Kernel):
 
     def n_features(self, d: int) -> int | None:
         """Return the number of monomials; None where the kernel is no sum over them."""
-        whole = self.degree > 0 and float(self.degree).is_integer() and self.coef0 >= 0.0
-        return count_monomials(d, int(self.degree), self.coef0) if whole else None
+        whole = 0 < self.degree <= _LARGEST_DEGREE and float(self.degree).is_integer()
+        listed = whole and 0.0 <= self.coef0 <= _LARGEST_COEF0
+        return count_monomials(d, int(self.degree), self.coef0) if listed else None
 
     def features(self, X: Any) -> Features:
         """Return the monomials of every row."""

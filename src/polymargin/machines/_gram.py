@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from polymargin._threads import remembered
 from polymargin.kernels import Kernel
 from polymargin.machines._rows import TrainingRows
 from polymargin.selection import evidence
@@ -41,11 +41,11 @@ class RowGroupGram:
         self.counted = None if counted is None else counted[np.ix_(rows, columns)]
         self._levels: dict[tuple[float, bool], evidence.LevelTwo] = {}
 
-    @cached_property
+    @remembered
     def base(self) -> Array:
         return self._base_among(self.rows)
 
-    @cached_property
+    @remembered
     def thin(self) -> ThinMatrix | None:
         """The features of the rows, where they are used and far fewer than the rows."""
         features = self.data.features
@@ -54,7 +54,9 @@ class RowGroupGram:
         with np.errstate(over="ignore", invalid="ignore"):
             thin = self._thin_among(self.rows, self.weights)
             if not np.isfinite(thin.products).all():
-                raise ValueError(f"the kernel's features are infinite or undefined; {_remedy(self.kernel)}")
+                raise ValueError(
+                    f"the products of the kernel's features hold infinite or undefined values; {_remedy(self.kernel)}"
+                )
         return thin
 
     def worth_features(self, n_features: int) -> bool:
@@ -62,7 +64,7 @@ class RowGroupGram:
 
         Copies of a row are not counted, so that they change nothing.
         """
-        return 2 * n_features <= self.n_different
+        return _serve(n_features, self.n_different)
 
     @property
     def n_different(self) -> int:
@@ -71,10 +73,9 @@ class RowGroupGram:
 
     def _thin_among(self, rows: Array, weights: Array) -> ThinMatrix:
         assert self.data.features is not None
-        part = self.data.features.of(rows)
-        return ThinMatrix(part.values, part.orders, part.constant, weights)
+        return ThinMatrix(self.data.features.of(rows), weights)
 
-    @cached_property
+    @remembered
     def _different(self) -> tuple[Array, Array]:
         """The first of every set of equal rows, and which of these each row equals."""
         distinct = self.data.distinct.inverse[self.rows]
@@ -100,7 +101,7 @@ class RowGroupGram:
         K = _values(self.kernel, self.base, gamma) if shared is None else shared
         return _centred(self.kernel, K, self.weights)
 
-    @cached_property
+    @remembered
     def sample(self) -> Array:
         """Positions of a sample of the rows that keeps every class's share and does not depend on their order."""
         # Rows in the order of their mean distance to all rows, within each class: every m-th is a fair sample.
@@ -126,14 +127,14 @@ class RowGroupGram:
         """The kernel."""
         return self.data.kernel
 
-    @cached_property
+    @remembered
     def total(self) -> float:
         """The weight of all rows."""
         return float(self.weights.sum())
 
-    def few_features(self, size: int) -> bool:
-        """Tell whether features are used and are few, compared with so many rows."""
-        return self.thin is not None and 2 * self.thin.orders.size <= size
+    def samples_features(self, size: int) -> bool:
+        """Tell whether a sample of so many rows may come with features in place of the base matrix."""
+        return self.thin is not None and _serve(self.thin.orders.size, size)
 
     def few(self, size: int, by_features: bool = False) -> Part:
         """Return a sample of about so many rows, whatever their order; all of them if there are no more."""
@@ -169,6 +170,11 @@ class RowGroupGram:
         if first.size > size:
             part = _evenly(part, self.data.class_index[self.rows[first]], size)
         return first[part], np.bincount(inverse, self.weights)[part], np.bincount(inverse, copies)[part]
+
+
+def _serve(n_features: int, n_rows: int) -> bool:
+    """Tell whether so many features of so many rows are quicker to work with than their kernel matrix."""
+    return 2 * n_features <= n_rows
 
 
 def _evenly(order: Array, class_index: Array, size: int) -> Array:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from polymargin._threads import in_threads
+from polymargin._threads import in_threads, remembered
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Features
 
@@ -82,12 +81,9 @@ class TrainingRows:
             other.__dict__["distinct"] = self.distinct
         return other
 
-    @property
+    @remembered
     def _base(self) -> Array:
-        # No cached_property: that of Python 3.11 lets only one thread in, whatever the rows.
-        if "_known_base" not in self.__dict__:
-            self.__dict__["_known_base"] = self.kernel.base_among(self.X, np.arange(self.X.shape[0]))
-        return self.__dict__["_known_base"]
+        return self.kernel.base_among(self.X, np.arange(self.X.shape[0]))
 
     @property
     def whole_base(self) -> Array | None:
@@ -129,7 +125,7 @@ class TrainingRows:
         whole = self.whole_base
         return self.kernel.base_among(self.X, rows) if whole is None else _among(whole, rows)
 
-    @cached_property
+    @remembered
     def finite(self) -> bool:
         """Whether the base matrix among all rows has neither infinite nor undefined entries."""
         return bool(np.isfinite(self._base).all())
@@ -148,7 +144,7 @@ class TrainingRows:
             in_threads(fill, range(0, len(whole), _STRIP))
         self.__dict__["_shared_gram"] = gamma, values
 
-    @cached_property
+    @remembered
     def _shared_gram(self) -> tuple[float, Array | None]:
         return np.nan, None
 
@@ -167,11 +163,11 @@ class TrainingRows:
 
     def release(self) -> None:
         """Forget the base matrix, the kernel's values and the features."""
-        self.__dict__.pop("_known_base", None)
+        self.__dict__.pop("_base", None)
         self.__dict__.pop("_known_features", None)
         self.__dict__.pop("_shared_gram", None)
 
-    @cached_property
+    @remembered
     def distinct(self) -> DistinctRows:
         """The different rows of every class, sorted by class, then by content (its bytes), then by soft label.
 

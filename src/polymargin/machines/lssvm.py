@@ -14,22 +14,23 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from polymargin import _memory
 from polymargin._progress import Count, Progress
-from polymargin._threads import in_threads, n_threads
+from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Features
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._parameters import Selection, in_batches, kernel_count, set_parameters
-from polymargin.machines._rows import KEPT_BYTES, TrainingRows
+from polymargin.machines._plan import features_to_use, require_matrix, require_memory
+from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs, Provenance
 from polymargin.selection import evidence
 from polymargin.selection.leave_one_out import Start
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, WholeFactor, cholesky, spectral
+from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
 
@@ -248,8 +249,8 @@ def fit_lssvm_bank(
         pools = [np.array([column]) for column in range(codebook.n_columns)]
     batches = in_batches(groups, pools)
     by_evidence = inferred and selection == "evidence"
-    n_features = None if keep_factors or by_evidence else _few_features(data, groups)
-    _require_memory(data, batches, keep_factors, n_features)
+    n_features = None if keep_factors or by_evidence else features_to_use(data, groups)
+    require_memory(data, batches, keep_factors, n_features)
     data.use_features(n_features is not None)
     _memory.keep_freed()
     if inferred:
@@ -340,45 +341,6 @@ def row_groups(
     return targets, groups
 
 
-def _few_features(data: TrainingRows, groups: list[RowGroupGram]) -> int | None:
-    """Return how many features the kernel has, None if these are not few compared with the rows of most groups."""
-    n_features = None if sparse.issparse(data.X) else data.kernel.n_features(data.X.shape[1])
-    if n_features is None:
-        return None
-    served = sum(group.n_different for group in groups if group.worth_features(n_features))
-    return n_features if 2 * served >= sum(group.n_different for group in groups) else None
-
-
-def _require_memory(
-    data: TrainingRows, batches: list[list[RowGroupGram]], keep_factors: bool, n_features: int | None
-) -> None:
-    """Refuse, with MemoryError, what does not fit: kernel matrices, and features that are used in their place."""
-
-    def squares(batch: list[RowGroupGram]) -> list[float]:
-        return [
-            float(group.rows.size) ** 2
-            for group in batch
-            if n_features is None or not group.worth_features(n_features)
-        ]
-
-    n_rows, n_groups = data.X.shape[0], sum(len(batch) for batch in batches)
-    of_groups = [square for batch in batches for square in squares(batch)]
-    largest = max(of_groups, default=0.0)
-    factorised = (32.0 + data.base_bytes) * largest * min(n_threads(), n_groups)
-    held = data.base_bytes * max(sum(squares(batch)) for batch in batches) * min(n_threads(), len(batches))
-    kept = 8.0 * sum(of_groups) if keep_factors else 0.0
-    if n_features is None:
-        shared = 2.0 * min(data.whole_bytes, KEPT_BYTES)
-        purpose = f"the kernel matrix of {largest**0.5:.0f} rows with its factorisations"
-    else:
-        shared = 8.0 * n_features * n_rows * (1 + 5 * min(n_threads(), n_groups))
-        purpose = f"{n_features} features of {n_rows} rows, with what is computed of them,"
-    remedy = "fit fewer rows"
-    if n_groups == 1:
-        remedy += ', or choose coding="one-vs-one", whose machines see two classes at a time'
-    _memory.require(factorised + held + kept + shared, purpose, remedy)
-
-
 def _constant_diagonal(data: TrainingRows) -> float:
     """Return the K(x, x) that all rows of a precomputed kernel share, or refuse: new rows do not tell theirs."""
     known = data.kernel.base_diagonal(data.X)
@@ -407,10 +369,12 @@ def _factorise(group: RowGroupGram, gammas: Array, ridges: Array, *, whole: bool
         same_gamma = np.flatnonzero(gammas == gamma)
         different = sorted(set(ridges[same_gamma].tolist()))
         same = {ridge: same_gamma[ridges[same_gamma] == ridge] for ridge in different}
-        thin = None if whole else _thin_blocks(group, gamma, same)
-        if thin is not None:
-            yield from thin
-            continue
+        if group.thin is not None and not whole:
+            thin = _thin_blocks(group, group.thin, gamma, same)
+            if thin is not None:
+                yield from thin
+                continue
+            require_matrix(group)
         centring, A = group.centred(gamma)
         if len(different) >= SPECTRAL_FROM:
             factor = spectral(A, ridges[same_gamma])
@@ -421,17 +385,19 @@ def _factorise(group: RowGroupGram, gammas: Array, ridges: Array, *, whole: bool
             yield Block(group.rows, columns, gamma, centring, cholesky(A, ridge, columns.size))
 
 
-def _thin_blocks(group: RowGroupGram, gamma: float, same: dict[float, Array]) -> list[Block] | None:
-    """Return the blocks of every ridge's columns, by the features of the rows; None if these are not to be used."""
-    if group.thin is None:
+def _thin_blocks(
+    group: RowGroupGram, thin: ThinMatrix, gamma: float, same: dict[float, Array]
+) -> list[Block] | None:
+    """Return the blocks of every ridge's columns, by the features of the rows; None if rounding forbids it."""
+    factors = [thin.factor(gamma, ridge, places.size) for ridge, places in same.items()]
+    if any(factor is None for factor in factors):
         return None
-    blocks = []
-    for ridge, places in same.items():
-        factor = group.thin.factor(gamma, ridge, places.size)
-        if factor is None:
-            return None
-        blocks.append(Block(group.rows, group.columns[places], gamma, group.thin.centring(gamma), factor))
-    return blocks
+    centring = thin.centring(gamma)
+    return [
+        Block(group.rows, group.columns[places], gamma, centring, factor)
+        for places, factor in zip(same.values(), factors, strict=True)
+        if factor is not None
+    ]
 
 
 def _solve(bank: LSSVMBank, block: Block, targets: Array) -> None:

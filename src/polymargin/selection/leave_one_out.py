@@ -69,8 +69,8 @@ class Group(Protocol):
     def total(self) -> float:
         """The weight of all rows."""
 
-    def few_features(self, size: int) -> bool:
-        """Tell whether features are used and are few, compared with so many rows."""
+    def samples_features(self, size: int) -> bool:
+        """Tell whether a sample of so many rows may come with features in place of the base matrix."""
 
     def few(self, size: int, by_features: bool = False) -> Part:
         """Return a sample of about so many rows, all of them if there are no more."""
@@ -165,7 +165,7 @@ def search(
         (_SAMPLED_OPERATIONS, _SAMPLED_ROWS) if criterion == "loo" else (_GCV_OPERATIONS, _GCV_ROWS)
     )
     size = int(np.clip((operations / len(groups)) ** (1 / 3), *rows))
-    by_features = all(group.few_features(size) for group in groups)
+    by_features = all(group.samples_features(size) for group in groups)
     parts = [group.few(size, by_features) for group in groups]
     samples = Samples(groups[0].kernel, parts, _least_ridge(groups))
     return [_coarse(samples, pool, criterion, gammas, ridge, count) for pool in pools]
@@ -200,7 +200,7 @@ def _coarse(
     count: Count,
 ) -> Start:
     """Return the best choice on the samples, and what the samples say about its surroundings."""
-    mask = np.zeros((samples.totals.size, samples._targets.shape[2]))
+    mask = np.zeros((samples.totals.size, samples.n_columns))
     for group, columns in pool:
         mask[group, columns] = 1.0
 

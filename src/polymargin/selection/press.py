@@ -101,7 +101,7 @@ def press_of_features(
     value, pull, push = _left_out(weights, copies, residuals, rest)
     of_features = np.einsum("dl,dl->d", explained.T @ pull, explained.T @ centred)
     of_features -= push @ np.square(explained)
-    of_features *= ridge / gamma**matrix.orders
+    of_features *= ridge / matrix.powers(gamma)
     return value, np.array([-(matrix.orders @ of_features), of_features.sum()])
 
 

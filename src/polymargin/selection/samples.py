@@ -69,7 +69,7 @@ class Samples:
     def __init__(self, kernel: Kernel, groups: Sequence[Part], least_ridge: float = RIDGE_LIMITS[0]):
         self.kernel, self.least_ridge = kernel, least_ridge
         p, m = len(groups), max(part.weights.size for part in groups)
-        n_columns = max(part.targets.shape[1] for part in groups)
+        self.n_columns = n_columns = max(part.targets.shape[1] for part in groups)
         self._weights = np.zeros((p, m))
         self._copies = np.ones((p, m))
         self._counted = np.zeros((p, m, n_columns))
@@ -137,13 +137,13 @@ class Samples:
 
     def _of_features(self, gamma: float) -> _Spectra:
         """Decompose GᵀG, which has the same eigenvalues but for zeros (`polymargin.solvers.thin`)."""
-        scales = self._thin[0].scales(gamma)
-        products = np.stack([scales[:, np.newaxis] * matrix.products * scales for matrix in self._thin])
+        scales = np.stack([matrix.scales(gamma) for matrix in self._thin])[:, :, np.newaxis]
+        products = scales * np.stack([matrix.products for matrix in self._thin]) * np.swapaxes(scales, 1, 2)
         _check_finite(products)
         lifts = np.array([matrix.lift(gamma) for matrix in self._thin])
         magnitudes = np.array([matrix.magnitude(gamma) for matrix in self._thin])
         eigenvalues, vectors = np.linalg.eigh(products)
-        turned = self._rows @ (scales[:, np.newaxis] * vectors)
+        turned = self._rows @ (scales * vectors)
         loadings = np.swapaxes(turned, 1, 2) @ self._targets
         return _Spectra(np.maximum(eigenvalues, 0.0), turned, np.square(turned), loadings, lifts, magnitudes)
 

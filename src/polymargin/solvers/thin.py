@@ -1,25 +1,30 @@
 """The centred matrix of a kernel with few features: A = GGᵀ with a thin G, and what takes n³ operations takes nD².
 
-G = F diag(gamma^{order/2}), where F holds the features of the rows, centred at their weighted mean and multiplied by √s
-(`polymargin.solvers.centring`). With M = GᵀG + ε the inverse of A + ε, but for the bias direction q, is
-(1 − GM⁻¹Gᵀ − qqᵀ)/ε. FᵀF serves every gamma and every ridge.
+G = F diag(g): F holds the features of the rows, centred at their weighted mean and multiplied by √s
+(`polymargin.solvers.centring`), and g² are the powers of gamma that go with them. With M = GᵀG + ε the inverse of A +
+ε, but for the bias direction q, is (1 − GM⁻¹Gᵀ − qqᵀ)/ε. FᵀF serves every gamma and every ridge.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin._threads import remembered
 from polymargin.solvers import _lapack
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.ridge import symmetric_inverse
 
+if TYPE_CHECKING:
+    from polymargin.kernels._features import Features
+
 Array = NDArray[Any]
 
+#: A ridge of less than this times the trace, before centring, leaves coefficients that cancel in every output.
+_LEAST_RIDGE = 1e-14
 #: One minus the leverage of a row, where it is less than this, is lost in the rounding of the leverage.
 _LEAST_REST = 1e-7
 
@@ -29,47 +34,43 @@ class ThinMatrix:
 
     Parameters
     ----------
-    values : ndarray of shape (n, D)
+    features : Features
         The features of the rows.
-    orders : ndarray of shape (D,)
-        The power of gamma that goes with each in the kernel.
-    constant : float
-        What the kernel has besides.
     weights : ndarray of shape (n,)
         The row weights s.
     """
 
-    def __init__(self, values: Array, orders: Array, constant: float, weights: Array):
+    def __init__(self, features: Features, weights: Array):
         self.weights, self.total = weights, float(weights.sum())
-        self.orders, self._constant = orders, constant
-        self.means = weights @ values / self.total
-        self.rows = values - self.means
+        self.orders, self.powers, self._constant = features.orders, features.powers, features.constant
+        self.means = weights @ features.values / self.total
+        self.rows = features.values - self.means
         if (weights != 1.0).any():
             self.rows *= np.sqrt(weights)[:, np.newaxis]
 
-    @cached_property
+    @remembered
     def products(self) -> Array:
         """FᵀF, shape (D, D)."""
         return self.rows.T @ self.rows
 
     def scales(self, gamma: float) -> Array:
         """Return what the features are multiplied by, shape (D,)."""
-        return gamma ** (0.5 * self.orders)
+        return np.sqrt(self.powers(gamma))
 
     def lift(self, gamma: float) -> float:
         """Return κ, the mean eigenvalue of A."""
-        trace = float(gamma**self.orders @ np.diagonal(self.products))
+        trace = float(self.powers(gamma) @ np.diagonal(self.products))
         lift = trace / max(self.total - 1.0, 1.0)
         return lift if lift > 0.0 else 1.0
 
     def magnitude(self, gamma: float) -> float:
         """Return the weighted sum of K(x, x), from before centring."""
         own = np.diagonal(self.products) + self.total * np.square(self.means)
-        return float(gamma**self.orders @ own) + self.total * abs(self._constant)
+        return float(self.powers(gamma) @ own) + self.total * abs(self._constant)
 
     def centring(self, gamma: float) -> Centring:
         """Return how kernel values are centred."""
-        scaled = gamma**self.orders * self.means
+        scaled = self.powers(gamma) * self.means
         among_means = float(scaled @ self.means)
         roots = np.sqrt(self.weights)
         row_means = self.rows @ scaled / roots + (among_means + self._constant)
@@ -88,6 +89,8 @@ class ThinMatrix:
         """Return the factorisation of A + ε; None where rounding or overflow would decide what comes of it."""
         with np.errstate(over="ignore", invalid="ignore"):
             scales = self.scales(gamma)
+            if not ridge > _LEAST_RIDGE * self.magnitude(gamma):
+                return None
             try:
                 lower = self.lower(gamma, ridge)
             except np.linalg.LinAlgError:

@@ -1,0 +1,59 @@
+"""What a fit will work with, features or kernel matrices, and whether there is memory for it."""
+
+from __future__ import annotations
+
+from scipy import sparse
+
+from polymargin import _memory
+from polymargin._threads import n_threads
+from polymargin.machines._gram import RowGroupGram
+from polymargin.machines._rows import KEPT_BYTES, TrainingRows
+
+
+def features_to_use(data: TrainingRows, groups: list[RowGroupGram]) -> int | None:
+    """Return how many features the kernel has, None if these are not few compared with the rows of most groups."""
+    n_features = None if sparse.issparse(data.X) else data.kernel.n_features(data.X.shape[1])
+    if n_features is None:
+        return None
+    served = sum(group.n_different for group in groups if group.worth_features(n_features))
+    return n_features if 2 * served >= sum(group.n_different for group in groups) else None
+
+
+def require_memory(
+    data: TrainingRows, batches: list[list[RowGroupGram]], keep_factors: bool, n_features: int | None
+) -> None:
+    """Refuse, with MemoryError, what does not fit: kernel matrices, and features that are used in their place."""
+
+    def squares(batch: list[RowGroupGram]) -> list[float]:
+        return [
+            float(group.rows.size) ** 2
+            for group in batch
+            if n_features is None or not group.worth_features(n_features)
+        ]
+
+    n_rows, n_groups = data.X.shape[0], sum(len(batch) for batch in batches)
+    of_groups = [square for batch in batches for square in squares(batch)]
+    largest = max(of_groups, default=0.0)
+    factorised = (32.0 + data.base_bytes) * largest * min(n_threads(), n_groups)
+    held = data.base_bytes * max(sum(squares(batch)) for batch in batches) * min(n_threads(), len(batches))
+    kept = 8.0 * sum(of_groups) if keep_factors else 0.0
+    if n_features is None:
+        shared = 2.0 * min(data.whole_bytes, KEPT_BYTES)
+        purpose = f"the kernel matrix of {largest**0.5:.0f} rows with its factorisations"
+    else:
+        shared = 8.0 * n_features * n_rows * (1 + 5 * min(n_threads(), n_groups))
+        purpose = f"{n_features} features of {n_rows} rows, with what is computed of them,"
+    remedy = "fit fewer rows"
+    if n_groups == 1:
+        remedy += ', or choose coding="one-vs-one", whose machines see two classes at a time'
+    _memory.require(factorised + held + kept + shared, purpose, remedy)
+
+
+def require_matrix(group: RowGroupGram) -> None:
+    """Refuse, with MemoryError, the kernel matrix of a group whose features do not do after all."""
+    n_rows = group.rows.size
+    _memory.require(
+        (32.0 + group.data.base_bytes) * float(n_rows) ** 2 * n_threads(),
+        f"the kernel matrix of {n_rows} rows, among them some that are very far from the others,",
+        "scale the features, for example with StandardScaler, look for outliers, or give a smaller C",
+    )
