@@ -1,13 +1,16 @@
 """Which kernel the least-squares classifier takes when none is named, and the samples behind it."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris
 
 from conftest import blobs
-from polymargin import LSSVMClassifier
+from polymargin import LSSVMClassifier, _workers
 from polymargin.estimators._kernel_choice import LARGEST, candidates, sample
+from polymargin.estimators.lssvm import _CoarseTraining
 from polymargin.kernels import RBF, Blend, Laplacian, Linear, Polynomial
 from polymargin.machines import TrainingRows
 
@@ -220,3 +223,36 @@ def test_noise_is_not_learned(n_classes):
         rows, y = random.normal(size=(200, 3)), random.integers(0, n_classes, 200)
         model = LSSVMClassifier().fit(rows, y)
         assert min(model.kernel_losses_.values()) > 0.85 * np.log(n_classes)
+
+
+# Processes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("problem", [products, steps], ids=["judged there", "judged here"])
+def test_kernels_are_judged_by_processes_with_the_same_result(monkeypatch, problem):
+    rows, labels = problem(0)
+    alone = LSSVMClassifier().fit(rows, labels)
+    assert alone.kernel_.name == TRIED[problem is products]
+    worker, answer = _workers._awake()
+    answer.result(60)
+    _workers._idle.append(worker)
+    given = []
+    submit = _workers._Worker.submit
+    monkeypatch.setattr(_workers._Worker, "submit", lambda *told: given.append(told[1]) or submit(*told))
+    shared = LSSVMClassifier(n_jobs=2)
+    for _ in range(2):  # what was learned before does not matter
+        given.clear()
+        shared.fit(rows, labels)
+        assert _workers._work in given
+        assert shared.kernel_losses_ == alone.kernel_losses_
+        assert_array_equal(shared.predict_log_proba(rows), alone.predict_log_proba(rows))
+        assert_array_equal(shared.dual_coef_, alone.dual_coef_)
+
+
+def test_what_travels_to_another_process_has_learned_nothing():
+    model = LSSVMClassifier().fit(X, Y)
+    codebook, decoder = model.codebook_, model._resolved_decoder()
+    training = pickle.loads(pickle.dumps(_CoarseTraining(model, codebook, decoder, lambda step: None)))
+    assert not hasattr(training.estimator, "bank_")
+    assert training.progress is None
+    assert training.estimator.get_params() == model.get_params()

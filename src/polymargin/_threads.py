@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 #: Up to this many rows one thread is faster: the threads of BLAS wait for each other by spinning.
 FEW_ROWS = 2500
 #: From this many rows on, a matrix is worth a thread of ours.
-_WORTH_A_THREAD = 120
+_WORTH_A_THREAD = 200
 
 
 class remembered(Generic[Owner, Result]):
@@ -185,13 +185,21 @@ def threads(n_jobs: int | None, n_rows: float = _WORTH_A_THREAD) -> Iterator[Non
     if _helpers.get() is not None or number == 1 or not _WORTH_A_THREAD <= n_rows <= FEW_ROWS:
         yield
         return
-    helpers = _Helpers(number - 1)
+    with other_threads(number):
+        yield
+
+
+@contextmanager
+def other_threads(number: int) -> Iterator[None]:
+    """Let `in_threads` use so many threads of its own, whatever there are; one: this thread alone."""
+    helpers = None if number == 1 else _Helpers(number - 1)
     token = _helpers.set(helpers)
     try:
         yield
     finally:
         _helpers.reset(token)
-        helpers.close()
+        if helpers is not None:
+            helpers.close()
 
 
 def n_threads() -> int:

@@ -12,7 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
 from multiprocessing import resource_tracker
@@ -25,13 +25,23 @@ from joblib import parallel_config
 from joblib.parallel import get_active_backend
 from sklearn import config_context, get_config
 
-from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs, in_threads, threads
+from polymargin._threads import (
+    FEW_ROWS,
+    blas_threads_for,
+    count_jobs,
+    in_threads,
+    n_threads,
+    other_threads,
+    threads,
+)
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 #: Workers that have had nothing to do for so long leave.
 _IDLE_SECONDS = 300.0
+#: For so long after it was given something a worker is not asked whether it is still there.
+_SURELY_THERE = 60.0
 #: What is raised if a worker has died or cannot be started, if the interpreter is about to end, or if this joblib has
 #: its executors elsewhere.
 _NO_WORKER = (RuntimeError, OSError, ImportError)
@@ -74,7 +84,8 @@ def in_processes(
     [1, 2, 3]
     """
     number = count_jobs(n_jobs)
-    surroundings = _Surroundings(max(number // max(len(items), 1), 1), get_config(), dict(np.geterr()))
+    share = max(number // max(len(items), 1), 1)
+    surroundings = _Surroundings(share, n_threads() > 1, get_config(), dict(np.geterr()))
     call = _Call(function, items, surroundings, done or _nothing)
     if number == 1:
         return [call.here(place) for place in range(len(items))]
@@ -93,14 +104,18 @@ class _Surroundings:
     """What an item finds, in whichever process: how many threads it may use, and the caller's settings."""
 
     n_threads: int
+    #: Whether the caller has threads that help, in place of which there are now so many.
+    helped: bool
     configuration: dict[str, Any]
     error_state: dict[str, Any]
 
     @contextmanager
     def here(self) -> Iterator[None]:
         """Let joblib, and so `threads`, count so many threads and no processes."""
-        with parallel_config(
-            backend="sequential" if self.n_threads == 1 else "threading", n_jobs=self.n_threads
+        backend = "sequential" if self.n_threads == 1 else "threading"
+        with (
+            parallel_config(backend=backend, n_jobs=self.n_threads),
+            other_threads(self.n_threads) if self.helped else nullcontext(),
         ):
             yield
 
@@ -301,17 +316,29 @@ class _Worker:
             1, timeout=_IDLE_SECONDS, context=get_context("loky"), initializer=partial(_begin, os.getpid())
         )
         with _deaf():
-            self._last = self._executor.submit(_hello)
+            self.submit(_hello)
         _end_with_the_interpreter()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Have it do something, once it has done what it was given before."""
+        self._last_seen = -float("inf")  # should this fail
         self._last = self._executor.submit(function, *arguments)
+        self._last_seen = time.monotonic()
         return self._last
 
-    def hello(self) -> Future[None]:
-        """Return its answer, which tells that it is there, to be waited for if it is only starting."""
-        return self.submit(_hello) if self._last.done() else self._last
+    def hello(self) -> Future[Any]:
+        """Return an answer, which tells that it is there, to be waited for if it is only starting."""
+        if not self._last.done():
+            return self._last
+        there = time.monotonic() - self._last_seen < _SURELY_THERE and self._last.exception() is None
+        return self._last if there else self.submit(_hello)
+
+    def end(self) -> None:
+        """Let it go; where it is only starting, that would take too long."""
+        if self._last.done():
+            self._executor.shutdown(wait=True)
+        else:
+            self.kill()
 
     def kill(self) -> None:
         """End it, whatever it does."""
@@ -327,7 +354,7 @@ _idle: list[_Worker] = []
 _of_our_parent: list[_Worker] = []
 
 
-def _awake() -> tuple[_Worker, Future[None]]:
+def _awake() -> tuple[_Worker, Future[Any]]:
     """Return a worker that nobody uses, an old or a new one, and its answer."""
     while _idle:
         try:
@@ -367,7 +394,7 @@ def _end_with_the_interpreter() -> None:
 
 def _end_idle() -> None:
     while _idle:
-        _idle.pop().kill()
+        _idle.pop().end()
 
 
 def _forget() -> None:

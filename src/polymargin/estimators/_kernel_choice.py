@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from polymargin._threads import in_threads
+from polymargin._threads import blas_threads_for
+from polymargin._workers import in_processes
 from polymargin.codebooks import Codebook
 from polymargin.decoders import CoupledSoftmax, Decoder, ProbabilisticDecoder
 from polymargin.decoders._cross_fit import cross_fitted
@@ -64,30 +65,60 @@ class KernelChoice:
     starts: dict[int, Start]
 
 
+@dataclass(frozen=True)
+class _Judge:
+    """Trains machines with a kernel on some rows and says how good they are, here or in another process."""
+
+    rows: TrainingRows
+    codebook: Codebook
+    decoder: Decoder
+    train: Callable[[TrainingRows, dict[int, Start]], LSSVMBank]
+
+    def __call__(self, kernel: Kernel) -> _Judged:
+        starts: dict[int, Start] = {}
+        with blas_threads_for(self.rows.class_index.size):
+            bank = self.train(self.rows.with_kernel(kernel), starts)
+            return _Judged(starts, _loss(self.rows, bank, self.codebook, self.decoder), bank.data)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A kernel's loss, what the search for its parameters found, and the rows, with what was computed of them."""
+
+    starts: dict[int, Start]
+    loss: float
+    rows: TrainingRows | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "starts": self.starts,
+            "loss": self.loss,
+            "rows": None,
+        }  # between processes they do not travel
+
+
 def choose_kernel(
     data: TrainingRows,
     kernels: Sequence[Kernel],
     codebook: Codebook,
     decoder: Decoder,
     train: Callable[[TrainingRows, dict[int, Start]], LSSVMBank],
+    n_jobs: int | None = None,
 ) -> KernelChoice:
     """Train machines with each of the kernels, on a sample of the rows if there are many, and compare them."""
     part = sample(data)
     fitted = [kernel.fitted(data.X, data.weights) for kernel in kernels]
-
-    def judged(kernel: Kernel) -> tuple[LSSVMBank, dict[int, Start], float]:
-        starts: dict[int, Start] = {}
-        bank = train(part.with_kernel(kernel), starts)
-        return bank, starts, _loss(part, bank, codebook, decoder)
-
-    results = in_threads(judged, fitted)
-    best, starts, _ = min(results, key=lambda result: result[2])
-    for bank, _, _ in results:
-        if bank is not best:
-            bank.data.release()
-    losses = {kernel.name: loss for kernel, (_, _, loss) in zip(fitted, results, strict=True)}
+    judge = _Judge(part, codebook, decoder, train)
+    results = in_processes(judge, fitted, n_jobs)
+    best = min(range(len(fitted)), key=lambda number: results[number].loss)
+    for number, result in enumerate(results):
+        if number != best and result.rows is not None:
+            result.rows.release()
+    losses = {kernel.name: result.loss for kernel, result in zip(fitted, results, strict=True)}
     # Where the sample is all rows, what was computed of them is not computed again.
-    return KernelChoice(best.data if part is data else data.with_kernel(best.data.kernel), losses, starts)
+    known = results[best].rows if part is data else None
+    rows = data.with_kernel(fitted[best]) if known is None else known
+    return KernelChoice(rows, losses, results[best].starts)
 
 
 def sample(data: TrainingRows, size: int = LARGEST) -> TrainingRows:

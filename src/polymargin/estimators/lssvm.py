@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,8 @@ default="one-vs-one"
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        How many threads share the work: kernels, and groups of rows that are not small. The result is the same.
+        How many share the work, this process included: processes the kernels to choose from, threads the groups of rows
+        that are not small. The result is the same. See `AutoKernelClassifier` for what becomes of the processes.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
         now and then in the log ("polymargin", level INFO).
@@ -247,15 +249,8 @@ default="one-vs-one"
         kernels = self._kernels
         if len(kernels) == 1:
             return None
-        return choose_kernel(
-            data,
-            kernels,
-            codebook,
-            decoder,
-            lambda rows, starts: self._trained(
-                rows, codebook, decoder, progress, polish=False, starts=starts
-            ),
-        )
+        train = _CoarseTraining(self, codebook, decoder, progress)
+        return choose_kernel(data, kernels, codebook, decoder, train, n_jobs=self.n_jobs)
 
     def _honest(self) -> tuple[DecoderRows, Array]:
         """Return the rows the decoder learned from, and what it says of each having learned from others, (n, K)."""
@@ -357,3 +352,22 @@ default="one-vs-one"
     def loo_margins_(self) -> Array:
         """The leave-one-out margins of the training rows, shape (n_support, L)."""
         return self.bank_.loo_margins
+
+
+@dataclass(frozen=True)
+class _CoarseTraining:
+    """Trains machines with the parameters of a coarse search, here or in another process."""
+
+    estimator: LSSVMClassifier
+    codebook: Codebook
+    decoder: Decoder
+    progress: Progress | None
+
+    def __call__(self, rows: TrainingRows, starts: dict[int, Start]) -> LSSVMBank:
+        return self.estimator._trained(
+            rows, self.codebook, self.decoder, self.progress, polish=False, starts=starts
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Elsewhere nobody looks at the progress, nor at what was learned before.
+        return {**self.__dict__, "estimator": clone(self.estimator), "progress": None}
