@@ -5,6 +5,7 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -267,6 +268,7 @@ def test_priors_reweigh_the_pool(soft):
         ("uniform", np.full(3, 1 / 3)),
         ([0.1, 0.2, 0.7], [0.1, 0.2, 0.7]),
         ({2: 0.7, 0: 0.1, 1: 0.2}, [0.1, 0.2, 0.7]),
+        (pd.Series({2: 0.7, 0: 0.1, 1: 0.2}), [0.1, 0.2, 0.7]),
         ("empirical", shares),
     ):
         model = AutoKernelClassifier(two_members(), priors=given).fit(X, labels, weights)

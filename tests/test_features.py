@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import naive
 from conftest import blobs
-from polymargin import LSSVMClassifier, _memory
+from polymargin import KernelLogisticClassifier, LSSVMClassifier, _memory
 from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Linear, Polynomial
 from polymargin.machines import TrainingRows, fit_lssvm_bank, lssvm
@@ -254,9 +254,12 @@ def test_the_unit_of_the_features_does_not_matter(degree):
         assert_allclose(scaled, plain, rtol=1e-6, atol=1e-8)
 
 
-def test_the_model_does_not_see_what_becomes_of_the_rows():
+@pytest.mark.parametrize(
+    "classifier", [LSSVMClassifier(kernel="linear"), KernelLogisticClassifier(1.0, gamma=1.0)]
+)
+def test_the_model_does_not_see_what_becomes_of_the_rows(classifier):
     rows = X.copy()
-    model = LSSVMClassifier(kernel="linear").fit(rows, Y)
+    model = classifier.fit(rows, Y)
     before = model.predict_proba(X)
     rows *= 2.0
     assert_array_equal(model.predict_proba(X), before)

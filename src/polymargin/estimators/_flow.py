@@ -6,7 +6,6 @@ data ──► kernel ──► codebook ──► machines ──► outputs �
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -330,7 +329,8 @@ def resolve_priors(priors: Any, class_weights: Array, classes: Array) -> Array |
             case "empirical":
                 return class_weights / class_weights.sum()
         raise ValueError(f'unknown priors {priors!r}; choose "uniform", "empirical", or give an array')
-    if isinstance(priors, Mapping):
+    if hasattr(priors, "items"):  # a dict, or a Series, which may have the classes in any order
+        priors = dict(priors.items())
         if set(priors) != set(classes.tolist()):
             raise ValueError(f"priors must name the classes {classes.tolist()}, not {list(priors)}")
         priors = [priors[label] for label in classes.tolist()]
@@ -341,7 +341,7 @@ def resolve_priors(priors: Any, class_weights: Array, classes: Array) -> Array |
     if given.shape != (n_classes,):
         raise ValueError(f"priors must hold one probability for each of the {n_classes} classes")
     if not (given > 0).all() or not np.isclose(given.sum(), 1.0):
-        raise ValueError("priors must be positive and sum to one")
+        raise ValueError(f"priors must be positive and sum to one; these sum to {given.sum():g}")
     return given
 
 

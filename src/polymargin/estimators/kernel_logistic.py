@@ -181,7 +181,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             gram = data.kernel.apply(base, gamma)
         self.C_, self.gamma_ = C, gamma
         solution, loo_logits = self._solved(gram, targets, data.weights)
-        self.kernel_, self._rows = data.kernel, None if data.kernel.precomputed else data.X
+        self.kernel_, self._rows = data.kernel, None if data.kernel.precomputed else data.X.copy()
         self.loo_log_proba_ = log_softmax(loo_logits, axis=1)
         self.intercept_ = solution.intercept
         self.objective_, self.gradient_norm_ = solution.objective, solution.gradient_norm
