@@ -77,9 +77,9 @@ default="one-vs-one"
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        How many share the work, as joblib counts. Kernels are compared in as many processes, of which this is one; groups
-        of rows that are not small are shared among threads. The result is the same. The processes start when they are
-        first needed, are not waited for, and stay for the next fit, up to five minutes.
+        How many share the work, as joblib counts. Kernels are compared in as many processes, of which this is one;
+        groups of rows that are not small are shared among threads. The result is the same. The processes start when
+        they are first needed, are not waited for, and stay for the next fit, up to five minutes.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
         now and then in the log ("polymargin", level INFO).
