@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 from typer.testing import CliRunner
 
 from polymargin.cli import app
-from polymargin.codebooks import one_vs_one
+from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.outputs import Outputs
 from polymargin.papers.bravo2010 import FIGURES, TABLES
 from polymargin.papers.bravo2010.figure1 import SLOPES, sigmoid
@@ -44,7 +44,8 @@ def tiny(**changes):
         "n_train": 60,
         "n_test": 80,
         "datasets": {"waveform": whole["datasets"]["waveform"]},
-        "methods": [*PAPER, "wlw2_ml", "coupled_softmax", "truth"],
+        "methods": [*PAPER, "wlw2_ml", "wlw2_platt", "coupled_softmax", "truth", "mcp_best_on_test"],
+        "best_on_test": {"datasets": ["waveform"], "epochs": [9, 11], "hidden": [10, 11]},
         "beside": ["coupled_softmax", "truth"],
         **changes,
     }
@@ -115,7 +116,13 @@ def test_protocol_is_tables_1_and_2():
 def test_readings_of_sigma_and_scale():
     x, z = np.array([1.0, 2.0]), np.array([3.0, -1.0])
     squared = 4.0 + 9.0
-    expected = {"2 sigma^2": np.exp(-squared / (2 * 1.5**2)), "sigma^2": np.exp(-squared / 1.5**2)}
+    expected = {
+        "2 sigma^2": np.exp(-squared / (2 * 1.5**2)),
+        "sigma^2": np.exp(-squared / 1.5**2),
+        "2 sigma": np.exp(-squared / (2 * 1.5)),
+        "sigma": np.exp(-squared / 1.5),
+        "gamma": np.exp(-1.5 * squared),
+    }
     for reading, value in expected.items():
         assert np.exp(-kernel_gamma(1.5, reading) * np.square(x - z).sum()) == pytest.approx(value)
     X = np.array([[0.0, 5.0, 1.0], [2.0, 5.0, 4.0], [4.0, 5.0, 2.0]])
@@ -145,6 +152,35 @@ def test_plain_coupling_fits_logistic_regressions():
         assert decoder.sigmoids_.intercept[column] == pytest.approx(model.intercept_[0], rel=1e-2, abs=1e-3)
 
 
+def test_plain_coupling_stops_after_some_newton_steps():
+    generator = np.random.default_rng(1)
+    index = generator.integers(0, 3, 60)
+    book = one_vs_one(3)
+    targets = book.targets(index)
+    margins = 2.0 * targets + generator.normal(
+        0.0, 0.5, targets.shape
+    )  # separated: there is no likeliest sigmoid
+    weights = generator.uniform(0.5, 2.0, index.size)
+    outputs = Outputs(margins, "in_sample")
+    for steps in (1, 4):
+        decoder = PlainCoupling("wlw2", in_sample=True, steps=steps)
+        for sample_weight in (None, weights):
+            decoder.fit(book, outputs, index, sample_weight=sample_weight)
+            for column in range(3):
+                used = targets[:, column] != 0
+                Z = np.column_stack([margins[used, column], np.ones(used.sum())])
+                w = np.ones(used.sum()) if sample_weight is None else weights[used]
+                theta = np.array([1.0, 0.0])
+                for _ in range(steps):
+                    p = 1.0 / (1.0 + np.exp(-Z @ theta))
+                    hessian = (Z * (w * p * (1.0 - p))[:, None]).T @ Z
+                    theta = theta - np.linalg.solve(hessian, Z.T @ (w * (p - (targets[used, column] > 0))))
+                assert_allclose(decoder.sigmoids_.slope[column], theta[0], rtol=1e-6)
+                assert_allclose(decoder.sigmoids_.intercept[column], theta[1], rtol=1e-6, atol=1e-9)
+    to_the_end = PlainCoupling("wlw2", in_sample=True).fit(book, outputs, index)
+    assert (to_the_end.sigmoids_.slope > 2.0 * decoder.sigmoids_.slope).all()
+
+
 # --- a small job -------------------------------------------------------------------------------------------
 
 
@@ -170,11 +206,16 @@ def test_machines_are_those_of_libsvm():
     experiment = Partitions(tiny())
     part = experiment.partition(experiment.jobs()[0])
     plan = experiment.protocol["datasets"]["waveform"]
+    whole = experiment._machines(part, one_vs_all(3), plan).margins(part.X_test)
+    for k in range(3):
+        model = SVC(C=plan["C"], gamma=1 / (2 * plan["sigma"] ** 2), tol=1e-6)
+        model.fit(part.X_train, part.train_index == k)
+        assert_allclose(whole[:, k], model.decision_function(part.X_test), atol=2e-3)
     book = one_vs_one(3)
     margins = experiment._machines(part, book, plan).margins(part.X_test)
     model = SVC(
         C=plan["C"],
-        gamma=1 / (2 * plan["sigma"] ** 2),
+        gamma=1 / (2 * plan["sigma"]),
         decision_function_shape="ovo",
         break_ties=False,
         tol=1e-6,
@@ -210,11 +251,27 @@ def test_one_small_run(tmp_path):
             assert sum(map(int, order.rows[0][3:])) == 10
     values = {(row["metric"], row["method"], int(row["run"])): row["value"] for row in rows}
     for run in (1, 2):
-        for method in (*PAPER, "wlw2_ml", "coupled_softmax"):
+        assert values["class_loss", "mcp_best_on_test", run] <= values["class_loss", "mcp_svm_ann", run]
+        for method in (*PAPER, "wlw2_ml", "wlw2_platt", "coupled_softmax", "mcp_best_on_test"):
             assert 0.0 < values["kurtosis", method, run] < 1.0
             assert values["kl", method, run] > values["kl", "truth", run] == 0.0
             assert values["class_loss", method, run] < 50.0
         assert values["class_loss", "truth", run] < 30.0
+
+
+def test_methods_of_a_dataset():
+    experiment = Partitions()
+    methods = {
+        dataset: {
+            (cell["metric"] == "kl", cell["method"])
+            for cell in experiment.cells(Key.of(dataset=dataset, run=1))
+        }
+        for dataset in DATASETS
+    }
+    everything = set(experiment.protocol["methods"])
+    assert methods["waveform"] == {(kl, method) for kl in (False, True) for method in everything}
+    for dataset in DATASETS[1:]:
+        assert methods[dataset] == {(False, method) for method in everything - {"truth", "mcp_best_on_test"}}
 
 
 @needs_data

@@ -110,8 +110,18 @@ class Partitions(Experiment):
         return [
             job.extended(metric=metric, method=method)
             for metric in METRICS
-            for method in self.protocol["methods"]
-            if job["dataset"] in self.protocol["truth"] or (metric != "kl" and method != "truth")
+            for method in self._methods(job["dataset"])
+            if metric != "kl" or job["dataset"] in self.protocol["truth"]
+        ]
+
+    def _methods(self, dataset: str) -> list[str]:
+        """Return the methods of a dataset: not all have an exact posterior, or a network chosen on the test rows."""
+        only = {
+            "truth": self.protocol["truth"],
+            "mcp_best_on_test": self.protocol["best_on_test"]["datasets"],
+        }
+        return [
+            method for method in self.protocol["methods"] if method not in only or dataset in only[method]
         ]
 
     def run(self, job: Key) -> list[Row]:
@@ -148,10 +158,10 @@ class Partitions(Experiment):
     def log_proba(self, part: Partition, dataset: str) -> dict[str, Array]:
         """Return every method's log-probabilities of the test rows, each of shape (n_test, K)."""
         plan = self.protocol["datasets"][dataset]
-        wanted = self.protocol["methods"]
+        wanted = self._methods(dataset)
         found: dict[str, Array] = {}
         for book, decoders in (
-            (one_vs_one(plan["n_classes"]), _pairwise_decoders()),
+            (one_vs_one(plan["n_classes"]), _pairwise_decoders(self.protocol["sigmoid_steps"])),
             (one_vs_all(plan["n_classes"]), _one_vs_all_decoders(plan, part.seed)),
         ):
             if not any(method in wanted for method in decoders):
@@ -163,12 +173,23 @@ class Partitions(Experiment):
                 if method in wanted:
                     decoder.fit(book, known[not decoder.in_sample], part.train_index)
                     found[method] = decoder.log_proba(outputs)
+            if book.is_one_vs_all and "mcp_best_on_test" in wanted:
+                networks = (
+                    _network(hidden, epochs, part.seed).fit(book, known[False], part.train_index)
+                    for epochs in _span(self.protocol["best_on_test"]["epochs"])
+                    for hidden in _span(self.protocol["best_on_test"]["hidden"])
+                )
+                found["mcp_best_on_test"] = min(
+                    (network.log_proba(outputs) for network in networks),
+                    key=lambda log_proba: class_loss(part.test_index, np.exp(log_proba)),
+                )
         if "lssvm" in wanted:
             from polymargin import LSSVMClassifier
 
             model = LSSVMClassifier().fit(part.X_train, part.train_index)
             found["lssvm"] = model.predict_log_proba(part.X_test)
-        if "truth" in wanted and part.truth is not None:
+        if "truth" in wanted:
+            assert part.truth is not None
             found["truth"] = np.log(part.truth)
         return found
 
@@ -182,7 +203,9 @@ class Partitions(Experiment):
             rows,
             book,
             C=plan["C"],
-            gamma=kernel_gamma(plan["sigma"], self.protocol["kernel"]),
+            gamma=kernel_gamma(
+                plan["sigma"], self.protocol["kernel"]["one_vs_all" if book.is_one_vs_all else "one_vs_one"]
+            ),
             cv=self.protocol["inner_folds"],
             random_state=part.seed,
         )
@@ -227,33 +250,36 @@ class Partitions(Experiment):
         return float(1.0 + (self.protocol["datasets"][job["dataset"]]["n_classes"] / 10.0) ** 2)
 
 
-def _pairwise_decoders() -> dict[str, ProbabilisticDecoder]:
+def _pairwise_decoders(steps: int) -> dict[str, ProbabilisticDecoder]:
     """Return the decoders of one-vs-one outputs by method."""
     decoders: dict[str, ProbabilisticDecoder] = {}
     for method in COUPLINGS:
-        decoders[method] = Coupling(method, in_sample=True)
+        decoders[method] = PlainCoupling(method, in_sample=True, steps=steps)
         decoders[f"{method}_ml"] = PlainCoupling(method, in_sample=True)
+        decoders[f"{method}_platt"] = Coupling(method, in_sample=True)
     return decoders | {"wlw2_honest": Coupling("wlw2"), "coupled_softmax": CoupledSoftmax()}
 
 
 def _one_vs_all_decoders(plan: Mapping[str, Any], seed: int) -> dict[str, ProbabilisticDecoder]:
     """Return the decoders of one-vs-all outputs by method."""
 
-    def network(*, in_sample: bool) -> Softmax:
-        return Softmax(
-            hidden=plan["hidden"],
-            epochs=plan["epochs"],
-            ridge=0.0,
-            smoothing=0.0,
-            in_sample=in_sample,
-            random_state=seed,
-        )
-
     return {
-        "mcp_svm_ann": network(in_sample=True),
-        "mcp_honest": network(in_sample=False),
+        "mcp_svm_ann": _network(plan["hidden"], plan["epochs"], seed),
+        "mcp_honest": _network(plan["hidden"], plan["epochs"], seed, in_sample=False),
         "softmax_honest": Softmax(random_state=seed),
     }
+
+
+def _network(hidden: int, epochs: int, seed: int, *, in_sample: bool = True) -> Softmax:
+    """Return the paper's network."""
+    return Softmax(
+        hidden=hidden, epochs=epochs, ridge=0.0, smoothing=0.0, in_sample=in_sample, random_state=seed
+    )
+
+
+def _span(ends: Sequence[int]) -> range:
+    """Return the whole numbers from the first to the last, both included."""
+    return range(ends[0], ends[1] + 1)
 
 
 def scaled(X: Array, how: str) -> Array:
@@ -284,10 +310,16 @@ def kernel_gamma(sigma: float, reading: str) -> float:
 
     Examples
     --------
-    >>> kernel_gamma(2.0, "2 sigma^2"), kernel_gamma(2.0, "sigma^2"), kernel_gamma(2.0, "gamma")
-    (0.125, 0.25, 2.0)
+    >>> [kernel_gamma(4.0, reading) for reading in ("2 sigma^2", "sigma^2", "2 sigma", "sigma", "gamma")]
+    [0.03125, 0.0625, 0.125, 0.25, 4.0]
     """
-    readings = {"2 sigma^2": 1.0 / (2.0 * sigma**2), "sigma^2": 1.0 / sigma**2, "gamma": sigma}
+    readings = {
+        "2 sigma^2": 1.0 / (2.0 * sigma**2),
+        "sigma^2": 1.0 / sigma**2,
+        "2 sigma": 1.0 / (2.0 * sigma),
+        "sigma": 1.0 / sigma,
+        "gamma": sigma,
+    }
     if reading not in readings:
         raise ReproductionError(f"no reading {reading!r} of sigma; choose one of {', '.join(readings)}")
     return readings[reading]
