@@ -233,6 +233,12 @@ def test_the_plan_grows_with_the_rows(monkeypatch):
     assert dense_bayes > dense_loss >= 8 * 30**2
     assert pairs_loss < dense_loss
     assert pairs_bayes > pairs_loss
+    most = []
+    for selection in ("loo", "loo-exact"):
+        wanted.clear()
+        LSSVMClassifier(kernel="rbf", selection=selection).fit(X, Y)
+        most.append(max(wanted))
+    assert most[1] > most[0]
 
 
 def test_available_memory_is_a_number():

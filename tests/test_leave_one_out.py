@@ -10,6 +10,7 @@ from polymargin._progress import Count
 from polymargin.codebooks import minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Kernel, Laplacian, Linear, Polynomial, Precomputed
 from polymargin.machines import TrainingRows, fit_lssvm_bank
+from polymargin.machines._gram import RowGroupGram
 from polymargin.machines.lssvm import row_groups
 from polymargin.selection import leave_one_out
 from polymargin.selection.leave_one_out import choose, search
@@ -324,7 +325,7 @@ def test_steps_down_the_gradient_lower_the_criterion():
     for seed in range(4):
         groups, pool, lattice = problem(RBF(), seed=seed)
         starts = search(groups, [pool], criterion="loo", gammas=lattice, ridge=None, count=Count(None, ""))
-        (coarse,) = choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None, polish=False)
+        (coarse,) = choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None, polish=None)
         assert starts[0].choice == coarse
         (fine,) = choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None)
         values = [cost_of(groups, pool, "loo", c.gamma, c.ridge)[0] for c in (coarse, fine)]
@@ -333,6 +334,42 @@ def test_steps_down_the_gradient_lower_the_criterion():
         assert_allclose([again.gamma, again.ridge], [fine.gamma, fine.ridge], rtol=1e-6)
     assert min(gains) >= -1e-9
     assert max(gains) > 1e-4
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_steps_on_all_rows_end_at_the_minimum_of_press(monkeypatch, copied):
+    monkeypatch.setattr(
+        leave_one_out, "_OPERATIONS", 3.0 * 30**3
+    )  # thirty rows of each group, where it does not count
+    weights = np.random.default_rng(4).integers(1, 4, 120).astype(float) if copied else None
+    groups, pool, lattice = problem(RBF(), seed=2, n=120, weights=weights)
+    (some,) = choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None)
+    (exact,) = choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None, polish="all")
+    assert (exact.gamma, exact.ridge) != (some.gamma, some.ridge)
+    reached = cost_of(groups, pool, "loo", exact.gamma, exact.ridge)[0]
+    assert_allclose(-exact.score, reached, rtol=1e-6)
+    assert reached < cost_of(groups, pool, "loo", some.gamma, some.ridge)[0]
+    for gamma, ridge in ((1.1, 1.0), (1 / 1.1, 1.0), (1.0, 1.2), (1.0, 1 / 1.2)):
+        assert cost_of(groups, pool, "loo", exact.gamma * gamma, exact.ridge * ridge)[0] > reached
+    assert reached <= (1.0 + 1e-4) * grid_optimum(groups, pool, "loo", lattice)
+
+
+def test_steps_on_all_rows_look_at_every_group(monkeypatch):
+    monkeypatch.setattr(leave_one_out, "_GROUPS", 2)
+    groups, pool, lattice = problem(RBF(), seed=1, n=80, K=4)
+    seen, affordable = [], RowGroupGram.affordable
+
+    def watched(group, operations):
+        part = affordable(group, operations)
+        seen.append((groups.index(group), part.weights.size))
+        return part
+
+    monkeypatch.setattr(RowGroupGram, "affordable", watched)
+    choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None)
+    assert 0 < len(seen) <= 2
+    seen.clear()
+    choose(groups, [pool], criterion="loo", gammas=lattice, ridge=None, polish="all")
+    assert seen == [(number, group.rows.size) for number, group in enumerate(groups)]
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv"])
@@ -397,14 +434,14 @@ def test_the_order_of_the_rows_does_not_matter(selection, n):
     assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("selection", ["loo", "gcv"])
+@pytest.mark.parametrize(("selection", "polish"), [("loo", "some"), ("loo", "all"), ("gcv", None)])
 @pytest.mark.parametrize("n", [60, 140])
-def test_a_weight_is_as_many_copies(selection, n):
+def test_a_weight_is_as_many_copies(selection, polish, n):
     rows, y = blobs(n=n, K=3, seed=6, shift=1.0)
     weights = np.random.default_rng(2).integers(1, 4, n)
     copies = np.random.default_rng(3).permutation(np.repeat(np.arange(n), weights))
-    expected = parameters(rows, y, weights.astype(float), selection=selection)
-    found = parameters(rows[copies], y[copies], np.ones(copies.size), selection=selection)
+    expected = parameters(rows, y, weights.astype(float), selection=selection, polish=polish)
+    found = parameters(rows[copies], y[copies], np.ones(copies.size), selection=selection, polish=polish)
     assert_allclose(found, expected, atol=1e-5)
 
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_iris, load_wine, make_moons
 from sklearn.metrics import log_loss as sklearn_log_loss
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score, train_test_split
@@ -19,9 +19,22 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import naive
 from conftest import blobs
-from polymargin import Argmax, Bayes, Codebook, Dag, Hamming, Loss, LSSVMClassifier, Votes, _memory
+from polymargin import (
+    Argmax,
+    Bayes,
+    Codebook,
+    Dag,
+    Hamming,
+    Loss,
+    LSSVMClassifier,
+    Votes,
+    _memory,
+    save,
+)
+from polymargin import load as load_model
 from polymargin.comparison import compare_codings
 from polymargin.metrics import accuracy, brier_score, log_loss
+from polymargin.selection import selection_surface
 
 
 @parametrize_with_checks(
@@ -389,3 +402,39 @@ def test_test_rows_do_not_influence_each_other_or_the_model():
     before = model.predict_proba(test)
     model.predict_proba(1e9 * test)
     assert_array_equal(model.predict_proba(test), before)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_the_last_steps_of_loo_exact_look_at_all_rows(kernel):
+    X, y = make_moons(900, noise=0.35, random_state=0)
+
+    def press(model):
+        targets = model.codebook_.targets((y == model.classes_[1]).astype(int))
+        return float(np.square(targets - model.loo_margins_).sum())
+
+    fixed = {"kernel": kernel, "degree": 3, "decoding": "loss"}
+    quick = LSSVMClassifier(**fixed).fit(X, y)
+    exact = LSSVMClassifier(**fixed, selection="loo-exact").fit(X, y)
+    shared = LSSVMClassifier(**fixed, selection="loo-exact", n_jobs=2).fit(X, y)
+    assert_allclose([shared.C_, shared.gamma_], [exact.C_, exact.gamma_], rtol=1e-9)
+    least = press(exact)
+    if kernel == "rbf":  # whose features are not few: the default looks at 464 rows
+        assert least < press(quick)
+    for C, gamma in ((1.2, 1.0), (1 / 1.2, 1.0), (1.0, 1.1), (1.0, 1 / 1.1)):
+        near = LSSVMClassifier(float(exact.C_[0]) * C, gamma=float(exact.gamma_[0]) * gamma, **fixed)
+        assert press(near.fit(X, y)) > (1.0 - 1e-4) * least
+    surface = selection_surface(exact)
+    assert surface.criterion == "loo"
+
+
+def test_loo_exact_gives_probabilities_and_says_how_it_chose(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    model = LSSVMClassifier(selection="loo-exact").fit(X[::2], y[::2])
+    assert model.score(X[1::2], y[1::2]) > 0.9
+    assert "squared leave-one-out errors of all rows" in model._repr_html_()
+    save(model, tmp_path / "model.pmm")
+    again = load_model(tmp_path / "model.pmm")
+    assert again.selection == "loo-exact"
+    assert_allclose(again.predict_proba(X), model.predict_proba(X))
+    with pytest.raises(ValueError, match='choose "loo", "loo-exact", "gcv", "evidence" or None'):
+        LSSVMClassifier(selection="exact").fit(X, y)

@@ -19,6 +19,7 @@ _LAZY = {"loo_log_proba_": "_loo_log_proba", "loo_log_loss_": "_loo_log_proba"}
 _SELECTIONS = {
     None: "approximate leave-one-out log-loss",  # of kernel logistic regression, which has no other
     "loo": "squared leave-one-out errors",
+    "loo-exact": "squared leave-one-out errors of all rows",
     "gcv": "generalised cross-validation",
     "evidence": "the evidence",
     "cv": "cross-validation",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,18 @@ from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._rows import TrainingRows
 from polymargin.selection import evidence, leave_one_out
 from polymargin.selection.lattice import KERNELS
-from polymargin.selection.leave_one_out import Start
+from polymargin.selection.leave_one_out import Polish, Start
 
 if TYPE_CHECKING:
     from polymargin.machines.lssvm import LSSVMBank
 
 Array = NDArray[Any]
 Selection = Literal["evidence", "loo", "gcv"]
+
+
+def criterion_of(selection: str | None) -> Selection:
+    """Return what an estimator's ``selection`` minimises; None, where all is given, would minimise as "loo" does."""
+    return "loo" if selection in (None, "loo-exact") else cast(Selection, selection)
 
 
 def in_batches(groups: list[RowGroupGram], pools: Sequence[Array]) -> list[list[RowGroupGram]]:
@@ -68,7 +73,7 @@ def set_parameters(
     gamma: float | Array | None,
     selection: Selection,
     pools: Sequence[Array],
-    polish: bool,
+    polish: Polish,
     starts: dict[int, Start] | None,
     count: Count,
 ) -> None:
@@ -105,7 +110,8 @@ def set_parameters(
     else:
         first = [int(groups[parts[0][0]].columns[parts[0][1][0]]) for parts in members]
         known = {} if starts is None else starts
-        with blas_threads_for(0):  # it looks at samples
+        largest = max(group.rows.size for group in groups)
+        with blas_threads_for(largest if polish == "all" else 0):  # else it looks at samples
             if not all(column in known for column in first):
                 found = leave_one_out.search(
                     groups, members, criterion=selection, gammas=gammas, ridge=ridge, count=count

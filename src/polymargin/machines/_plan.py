@@ -20,9 +20,18 @@ def features_to_use(data: TrainingRows, groups: list[RowGroupGram]) -> int | Non
 
 
 def require_memory(
-    data: TrainingRows, batches: list[list[RowGroupGram]], keep_factors: bool, n_features: int | None
+    data: TrainingRows,
+    batches: list[list[RowGroupGram]],
+    keep_factors: bool,
+    n_features: int | None,
+    *,
+    whole: bool = False,
 ) -> None:
-    """Refuse, with MemoryError, what does not fit: kernel matrices, and features that are used in their place."""
+    """Refuse, with MemoryError, what does not fit: kernel matrices, and features that are used in their place.
+
+    ``whole`` is for a search that looks at all rows: its gradient takes two more matrices, and where rows are equal it
+    has base matrices of its own, without the copies.
+    """
 
     def squares(batch: list[RowGroupGram]) -> list[float]:
         return [
@@ -34,8 +43,13 @@ def require_memory(
     n_rows, n_groups = data.X.shape[0], sum(len(batch) for batch in batches)
     of_groups = [square for batch in batches for square in squares(batch)]
     largest = max(of_groups, default=0.0)
-    factorised = (32.0 + data.base_bytes) * largest * min(n_threads(), n_groups)
-    held = data.base_bytes * max(sum(squares(batch)) for batch in batches) * min(n_threads(), len(batches))
+    factorised = (32.0 + 16.0 * whole + data.base_bytes) * largest * min(n_threads(), n_groups)
+    held = (
+        data.base_bytes
+        * (1 + whole)
+        * max(sum(squares(batch)) for batch in batches)
+        * min(n_threads(), len(batches))
+    )
     kept = 8.0 * sum(of_groups) if keep_factors else 0.0
     if n_features is None:
         shared = 2.0 * min(data.whole_bytes, KEPT_BYTES)

@@ -27,7 +27,7 @@ from polymargin.machines._plan import features_to_use, require_matrix, require_m
 from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs, Provenance
 from polymargin.selection import evidence
-from polymargin.selection.leave_one_out import Start
+from polymargin.selection.leave_one_out import Polish, Start
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, WholeFactor, cholesky, spectral
 from polymargin.solvers.thin import ThinMatrix
@@ -212,7 +212,7 @@ def fit_lssvm_bank(
     gamma: float | Array | None,
     selection: Selection = "evidence",
     pools: Sequence[Array] | None = None,
-    polish: bool = True,
+    polish: Polish = "some",
     starts: dict[int, Start] | None = None,
     keep_factors: bool = True,
     progress: Progress | None = None,
@@ -231,8 +231,9 @@ def fit_lssvm_bank(
         How: by the evidence, by leave-one-out errors or by generalised cross-validation.
     pools : sequence of ndarray of int, or None
         The columns that share inferred parameters; every column belongs to one pool. None: each has its own.
-    polish : bool
-        Whether a selection by leave-one-out errors goes beyond its coarse search.
+    polish : {"some", "all", None}
+        Whether a selection by leave-one-out errors goes beyond its coarse search, and whether it then looks at all
+        rows, or at some of them where there are many.
     starts : dict of int to Start, or None
         What the coarse search of a selection by leave-one-out errors has found, by the first column of every pool. An
         empty one is filled.
@@ -250,7 +251,7 @@ def fit_lssvm_bank(
     batches = in_batches(groups, pools)
     by_evidence = inferred and selection == "evidence"
     n_features = None if keep_factors or by_evidence else features_to_use(data, groups)
-    require_memory(data, batches, keep_factors, n_features)
+    require_memory(data, batches, keep_factors, n_features, whole=inferred and polish == "all")
     data.use_features(n_features is not None)
     _memory.keep_freed()
     if inferred:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polymargin._threads import blas_threads_for
 from polymargin.machines._gram import RowGroupGram
+from polymargin.machines._parameters import Selection, criterion_of
 from polymargin.machines.lssvm import LSSVMBank, row_groups
 from polymargin.selection import evidence
 from polymargin.selection.samples import Samples
@@ -19,7 +20,6 @@ from polymargin.selection.surface import CrossValidation
 
 Array = NDArray[Any]
 Criterion = Literal["loo", "gcv", "evidence", "cv"]
-LeastSquares = Literal["loo", "gcv", "evidence"]
 
 __all__ = ["SelectionSurface", "selection_surface"]
 
@@ -146,7 +146,7 @@ def selection_surface(
         raise ValueError(_why_not(estimator))
     if n_C < 1 or n_gamma < 1:
         raise ValueError(f"n_C and n_gamma must be at least 1, not {n_C} and {n_gamma}")
-    criterion: LeastSquares = estimator.selection or "loo"
+    criterion = criterion_of(estimator.selection)
     with blas_threads_for(bank.data.class_index.size):
         columns = _columns(machine, bank.C.size)
         chosen = np.unique(np.stack([bank.C[columns], bank.gamma[columns]], axis=1), axis=0)
@@ -208,7 +208,7 @@ def _evidence(bank: LSSVMBank, columns: Array, C: Array, gamma: Array, given_C: 
     return values
 
 
-def _groups(bank: LSSVMBank, criterion: LeastSquares, columns: Array) -> list[RowGroupGram]:
+def _groups(bank: LSSVMBank, criterion: Selection, columns: Array) -> list[RowGroupGram]:
     """Return the groups of rows behind some columns, evenly chosen ones if there are many."""
     groups = row_groups(bank.data, bank.codebook, criterion)[1]
     groups = [group for group in groups if np.isin(group.columns, columns).any()]

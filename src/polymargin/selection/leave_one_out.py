@@ -12,14 +12,14 @@ The search is coarse first, on small samples of all groups of rows at once: one 
 gamma serves every ridge ε = 1/C (`Samples`). With the best ridge, PRESS falls and then rises along gamma, or is flat
 where a kernel is so wide that it is as good as linear: it is enough to have the least value between two others, and the
 minimum of the parabola through the three. Then a few steps down the exact gradient, which one Cholesky factor gives
-(`polymargin.selection.press`), on larger samples of the groups that matter.
+(`polymargin.selection.press`), on larger samples of the groups that matter; on all rows if that is wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,11 @@ from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
 
-__all__ = ["Group", "Start", "choose", "search"]
+__all__ = ["Group", "Polish", "Start", "choose", "search"]
+
+#: Whether the search ends with steps down the gradient, and whether these look at all rows, or at some where there are
+#: many.
+Polish = Literal["all", "some"] | None
 
 #: The least ridge is also this times the square of the weight of the rows: below, rounding decides.
 _ROUNDING = 1e-14
@@ -56,6 +60,10 @@ _CURVATURE, _CURVATURES = 0.1, (0.003, 1.0)
 #: They look at the groups that carry this share of the criterion, and at so many of their rows that a step takes this
 #: many operations (a group of m rows takes m³, one with D features mD²/2).
 _SHARE, _OPERATIONS = 0.95, 1e8
+#: Steps on all rows go on for longer, and to a smaller gain.
+_STEPS_ON_ALL, _ENOUGH_ON_ALL = 20, 1e-5
+#: More operations than all rows take.
+_UNLIMITED = 1e30
 
 
 class Group(Protocol):
@@ -106,7 +114,7 @@ def choose(
     gammas: Callable[[int], float] | float,
     ridge: float | None,
     starts: Sequence[Start] | None = None,
-    polish: bool = True,
+    polish: Polish = "some",
     count: Count | None = None,
 ) -> list[Choice]:
     """Choose gamma and the ridge of least criterion, for every pool of columns.
@@ -125,8 +133,8 @@ def choose(
         The fixed ridge 1/C, or None to choose it.
     starts : sequence of Start, or None
         What `search` has found; None has it done here.
-    polish : bool
-        Whether to go on from there by the gradient. (There are no such steps for "gcv".)
+    polish : {"some", "all", None}
+        Whether to go on from there by the gradient, and at how many rows to look. (There are no such steps for "gcv".)
     count : Count or None
         Counts the kernels tried.
 
@@ -139,15 +147,16 @@ def choose(
     if starts is None:
         starts = search(groups, pools, criterion=criterion, gammas=gammas, ridge=ridge, count=count)
     free = (callable(gammas), ridge is None)
-    if not polish or criterion == "gcv" or not any(free):
+    if polish is None or criterion == "gcv" or not any(free):
         return [start.choice for start in starts]
-    groups, pools = _searched(groups, pools)
-    return [
-        _polished(
-            _Press(groups[0].kernel, _telling(groups, pool, start), free, _least_ridge(groups), count), start
-        )
-        for pool, start in zip(pools, starts, strict=True)
-    ]
+    least_ridge = _least_ridge(groups)
+    steps, enough = (_STEPS_ON_ALL, _ENOUGH_ON_ALL) if polish == "all" else (_STEPS, _ENOUGH)
+    chosen = []
+    for pool, start in zip(pools, starts, strict=True):
+        seen = _telling(groups, pool, start, polish)
+        exact = _Press(groups[0].kernel, seen, free, least_ridge, count)
+        chosen.append(_polished(exact, start, steps, enough))
+    return chosen
 
 
 def search(
@@ -160,6 +169,7 @@ def search(
     count: Count,
 ) -> list[Start]:
     """Search coarsely, on samples of the rows; see `choose`."""
+    least_ridge = _least_ridge(groups)
     groups, pools = _searched(groups, pools)
     operations, rows = (
         (_SAMPLED_OPERATIONS, _SAMPLED_ROWS) if criterion == "loo" else (_GCV_OPERATIONS, _GCV_ROWS)
@@ -167,7 +177,7 @@ def search(
     size = int(np.clip((operations / len(groups)) ** (1 / 3), *rows))
     by_features = all(group.samples_features(size) for group in groups)
     parts = [group.few(size, by_features) for group in groups]
-    samples = Samples(groups[0].kernel, parts, _least_ridge(groups))
+    samples = Samples(groups[0].kernel, parts, least_ridge)
     return [_coarse(samples, pool, criterion, gammas, ridge, count) for pool in pools]
 
 
@@ -277,15 +287,18 @@ def _bend(places: Array, values: Array) -> float:
     return float(2.0 * (slopes[1] - slopes[0]) / (places[2] - places[0]))
 
 
-def _telling(groups: Sequence[Group], pool: Pool, start: Start) -> list[tuple[Part, Array]]:
-    """Return the groups with the largest errors: rows of them, as many as are affordable, and the pool's columns."""
-    errors = start.errors * [groups[group].total for group, _ in pool]
-    order = np.argsort(-errors, kind="stable")
-    enough = int(np.searchsorted(np.cumsum(errors[order]), _SHARE * errors.sum())) + 1
-    telling = np.sort(order[:enough])
-    share = _OPERATIONS / telling.size
-    parts = in_threads(lambda number: groups[pool[number][0]].affordable(share), telling.tolist())
-    return [(part, pool[number][1]) for part, number in zip(parts, telling, strict=True)]
+def _telling(groups: Sequence[Group], pool: Pool, start: Start, polish: Polish) -> list[tuple[Part, Array]]:
+    """Return the rows and the columns to look at: all, or as many as are affordable of the groups with large errors."""
+    share = _UNLIMITED
+    if polish != "all":
+        pool = _evenly(pool)
+        errors = start.errors * [groups[group].total for group, _ in pool]
+        order = np.argsort(-errors, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(errors[order]), _SHARE * errors.sum())) + 1
+        pool = [pool[number] for number in np.sort(order[:enough])]
+        share = _OPERATIONS / len(pool)
+    parts = in_threads(lambda member: groups[member[0]].affordable(share), pool)
+    return [(part, columns) for part, (_, columns) in zip(parts, pool, strict=True)]
 
 
 class _Press:
@@ -335,7 +348,7 @@ class _Press:
         return float(np.log(value / self.weight)), np.where(self.free, sum(slopes) / value, 0.0)
 
 
-def _polished(exact: _Press, start: Start) -> Choice:
+def _polished(exact: _Press, start: Start, steps: int, enough: float) -> Choice:
     """Return the choice after some quasi-Newton steps down the exact gradient of log PRESS."""
     point = np.log([start.choice.gamma, start.choice.ridge])
     try:
@@ -343,10 +356,10 @@ def _polished(exact: _Press, start: Start) -> Choice:
     except np.linalg.LinAlgError:  # a matrix of so low a rank is best left to the samples
         return start.choice
     curvature = np.diag(start.curvatures)
-    for _ in range(_STEPS):
+    for _ in range(steps):
         step = np.where(exact.free, -np.linalg.solve(curvature, slope), 0.0)
         step /= max(1.0, float((np.abs(step) / _LONGEST).max()))
-        if -(slope @ step + 0.5 * step @ curvature @ step) < _ENOUGH:
+        if -(slope @ step + 0.5 * step @ curvature @ step) < enough:
             break
         try:
             new_value, new_slope = exact.evaluate(point + step)
