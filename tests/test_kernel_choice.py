@@ -121,7 +121,8 @@ def test_no_selection_needs_both_parameters(parameters):
 
 
 def test_an_unknown_selection_is_refused():
-    with pytest.raises(ValueError, match='unknown selection \'cv\'; choose "loo", "gcv", "evidence" or None'):
+    words = 'unknown selection \'cv\'; choose "loo", "loo-exact", "gcv", "evidence" or None'
+    with pytest.raises(ValueError, match=words):
         LSSVMClassifier(selection="cv").fit(X, Y)
 
 

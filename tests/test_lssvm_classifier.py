@@ -436,5 +436,3 @@ def test_loo_exact_gives_probabilities_and_says_how_it_chose(tmp_path):
     again = load_model(tmp_path / "model.pmm")
     assert again.selection == "loo-exact"
     assert_allclose(again.predict_proba(X), model.predict_proba(X))
-    with pytest.raises(ValueError, match='choose "loo", "loo-exact", "gcv", "evidence" or None'):
-        LSSVMClassifier(selection="exact").fit(X, y)
