@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 
 import naive
 from conftest import blobs
@@ -48,7 +49,9 @@ def test_the_kernel_is_the_sum_over_its_features(name, gamma):
     K = (features.values * features.powers(gamma)) @ features.values.T + features.constant
     assert_allclose(K, kernel.gram(X, gamma=gamma), rtol=1e-12, atol=1e-14 * np.abs(K).max())
     coef = np.random.default_rng(0).normal(size=(60, 4))
-    assert_allclose(features.expand(coef, gamma), K @ coef, rtol=1e-10, atol=1e-12 * np.abs(K).max())
+    expanded = features.values @ features.weights(coef, np.full(coef.shape[1], gamma))
+    expanded += features.constant * coef.sum(axis=0)
+    assert_allclose(expanded, K @ coef, rtol=1e-10, atol=1e-12 * np.abs(K).max())
     part = features.of(np.array([3, 1]))
     assert_array_equal(part.values, features.values[[3, 1]])
 
@@ -190,6 +193,52 @@ def test_machines_by_features_are_the_dense_solve():
         others = np.arange(60) != row
         a, b = naive.lssvm_solve(K[np.ix_(others, others)], targets[others], 2.0, np.ones(59))
         assert_allclose(bank.loo_margins[row], naive.lssvm_predict(K[row, others], a, b), rtol=1e-8)
+
+
+# New rows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all"])
+@every_weighting
+@every_kernel
+def test_new_rows_are_asked_by_their_features(monkeypatch, name, coding, weighting, soft):
+    labels = np.random.default_rng(3).dirichlet(np.ones(3), 60) if soft else None
+    data = TrainingRows(kernel_of(name), X, Y, WEIGHTS[weighting], labels)
+    book = one_vs_one(3) if coding == "one-vs-one" else one_vs_all(3)
+    gammas = np.ones(3) if name == "linear" else np.array([0.2, 0.7, 0.2])
+    bank = fit_lssvm_bank(data, book, C=np.array([0.5, 3.0, 20.0]), gamma=gammas, keep_factors=False)
+    # In blocks, and far away, where the features have another unit.
+    monkeypatch.setattr(_memory, "BLOCK_BYTES", 2000)
+    for new in (X + 0.3, 40.0 * X, 1e-3 * X, X[:1]):
+        margins = bank.margins(new)
+        expected = bank._margins_from_base(bank.kernel.base(new, X))
+        assert_allclose(margins, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
+        assert_array_equal(margins, bank.margins(new))
+        assert_array_equal(margins, bank.outputs(new, variances=True).margins)
+    assert_allclose(bank.training_margins(), bank.margins(X), rtol=1e-8, atol=1e-9)
+    if name == "linear":
+        assert_allclose(bank.margins(sparse.csr_array(X)), bank.margins(X), rtol=1e-8, atol=1e-9)
+
+
+def test_new_rows_of_many_features_are_asked_by_the_kernel(monkeypatch):
+    def no_features(kernel, X):
+        raise AssertionError("features are not wanted here")
+
+    wide = np.random.default_rng(0).normal(size=(60, 31))
+    bank = fit_lssvm_bank(TrainingRows(Linear(), wide, Y, np.ones(60)), one_vs_one(3), C=1.0, gamma=1.0)
+    monkeypatch.setattr(Linear, "features", no_features)
+    assert_allclose(bank.margins(wide), bank.training_margins(), rtol=1e-9)
+
+
+def test_a_large_offset_costs_new_rows_no_digits():
+    # Coefficients of equal rows of both classes are as large as C: what they leave of the offset must not count.
+    rows = np.concatenate([X[:30], X[:30]]) + 1e4
+    classes = np.repeat([0, 1], 30)
+    data = TrainingRows(Linear(), rows, classes, np.ones(60))
+    bank = fit_lssvm_bank(data, one_vs_one(2), C=1e4, gamma=1.0, keep_factors=False)
+    assert_allclose(bank.margins(rows), 0.0, atol=1e-3)
+    assert np.abs(bank._margins_from_base(bank.kernel.base(rows, rows))).max() > 1.0
 
 
 def test_variances_of_machines_by_features_are_those_of_the_whole_factors(monkeypatch):

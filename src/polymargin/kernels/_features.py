@@ -44,10 +44,45 @@ class Features:
         """Return how much each feature counts in the kernel, shape (D,)."""
         return (gamma * self.unit) ** self.orders
 
-    def expand(self, coef: Array, gamma: float) -> Array:
-        """Return Σᵢ aᵢ K(x, xᵢ) for every row x, shape (n, L), and for every column a of coefficients, shape (n, L)."""
-        weights = self.powers(gamma)[:, np.newaxis] * (self.values.T @ coef)
-        return self.values @ weights + self.constant * coef.sum(axis=0)
+    def weights(self, coef: Array, gammas: Array) -> Array:
+        """Return Σᵢ aᵢ K(·, xᵢ), but for its constant, as weights of features, shape (D, L).
+
+        Parameters
+        ----------
+        coef : ndarray of shape (n, L)
+            The coefficients a, in columns.
+        gammas : ndarray of shape (L,)
+            The gamma of every column.
+        """
+        different, which = np.unique(gammas, return_inverse=True)
+        powers = np.stack([self.powers(gamma) for gamma in different], axis=1)
+        return powers[:, which] * (self.values.T @ coef)
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Sums of kernel functions in terms of the features of what they are asked about.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (D, L)
+        What every feature counts for.
+    constant : ndarray of shape (L,)
+        What does not depend on them.
+    unit : float
+        The unit of the features, see `Features`.
+    """
+
+    weights: Array
+    constant: Array
+    unit: float
+
+    def at(self, features: Features) -> Array:
+        """Return the sums at some rows, shape (n, L)."""
+        values = features.values
+        if features.unit != self.unit:
+            values = values * (features.unit / self.unit) ** (0.5 * features.orders)
+        return values @ self.weights + self.constant
 
 
 def count_monomials(d: int, degree: int, coef0: float) -> int:

@@ -14,16 +14,17 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from polymargin import _memory
 from polymargin._progress import Count, Progress
 from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
-from polymargin.kernels._features import Features
+from polymargin.kernels._features import Expansion
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._parameters import Selection, in_batches, kernel_count, set_parameters
-from polymargin.machines._plan import features_to_use, require_matrix, require_memory
+from polymargin.machines._plan import features_to_use, require_matrix, require_memory, worth_features
 from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs, Provenance
 from polymargin.selection import evidence
@@ -115,9 +116,34 @@ class LSSVMBank:
     def margins(self, X: Any) -> Array:
         """Return z of every machine for new rows, shape (m, L)."""
         margins = np.empty((X.shape[0], self.intercept.size))
-        for rows, base in self._base_blocks(X):
-            margins[rows] = self._margins_from_base(base)
+        if self._by_features(X):
+            for rows in _blocks(X.shape[0], self._expansion.weights.shape[0]):
+                margins[rows] = self._expansion.at(self.kernel.features(X[rows]))
+        else:
+            for rows, base in self._base_blocks(X):
+                margins[rows] = self._margins_from_base(base)
         return margins
+
+    def _by_features(self, X: Any) -> bool:
+        """Tell whether the margins of new rows come from their features rather than from kernel values."""
+        return worth_features(self.data) and not sparse.issparse(X)
+
+    @cached_property
+    def _expansion(self) -> Expansion:
+        """The machines by the kernel's features: at the mean of its rows each says the mean of its targets."""
+        features = self.kernel.features(self.data.X) if self.data.features is None else self.data.features
+        weights = np.empty((features.orders.size, self.intercept.size))
+        constant = np.empty(self.intercept.size)
+        for group in row_groups(self.data, self.codebook)[1]:
+            # The coefficients add up to zero. About the mean, what rounding leaves of that does not count.
+            shares = group.weights / group.total
+            own = features.of(group.rows)
+            mean = shares @ own.values
+            coef = self.dual_coef[np.ix_(group.columns, group.rows)].T
+            about_mean = replace(own, values=own.values - mean).weights(coef, self.gamma[group.columns])
+            weights[:, group.columns] = about_mean
+            constant[group.columns] = shares @ group.targets - mean @ about_mean
+        return Expansion(weights, constant, features.unit)
 
     def training_margins(self) -> Array:
         """Return z of every machine for the rows they were trained on, shape (n, L)."""
@@ -126,25 +152,26 @@ class LSSVMBank:
             if K is not None:
                 return K @ self.dual_coef.T + self.intercept
         if self.data.features is not None:
-            return self._margins_from_features(self.data.features)
+            return self._expansion.at(self.data.features)
         known = self.data.whole_base
         if known is None:
             return self.margins(self.data.X)
-        size = _memory.block_rows(8.0 * 4 * known.shape[0])
-        blocks = (known[start : start + size] for start in range(0, known.shape[0], size))
-        return np.vstack([self._margins_from_base(block) for block in blocks])
+        n = known.shape[0]
+        return np.vstack([self._margins_from_base(known[rows]) for rows in _blocks(n, n)])
 
     def outputs(self, X: Any, *, variances: bool) -> Outputs:
         """Return the outputs for new rows, with their variances if asked for."""
         if not variances:
             return self._outputs(self.margins(X), "new")
-        margins = np.empty((X.shape[0], self.intercept.size))
+        by_features = self._by_features(X)
+        margins = self.margins(X) if by_features else np.empty((X.shape[0], self.intercept.size))
         spread = np.empty_like(margins)
         blocks = self.blocks if self.blocks is not None else list(self._refactored())
         if np.isnan(self.mu).any():
             raise ValueError("variances need sample weights that sum to two or more in every dichotomy")
         for rows, base in self._base_blocks(X):
-            margins[rows] = self._margins_from_base(base)
+            if not by_features:
+                margins[rows] = self._margins_from_base(base)
             diagonal = self._base_diagonal(X[rows])
             for block in blocks:
                 spread[rows, block.columns] = self._variances_from_base(block, base, diagonal)
@@ -160,9 +187,7 @@ class LSSVMBank:
         return Outputs(margins, provenance, variances, 1.0 / self.zeta, self.norms)
 
     def _base_blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
-        size = _memory.block_rows(8.0 * 4 * self.data.X.shape[0])
-        for start in range(0, X.shape[0], size):
-            rows = slice(start, min(start + size, X.shape[0]))
+        for rows in _blocks(X.shape[0], self.data.X.shape[0]):
             yield rows, self.data.kernel.base(X[rows], self.data.X)
 
     def _margins_from_base(self, base: Array) -> Array:
@@ -173,13 +198,6 @@ class LSSVMBank:
             part = base if used.all() else base[:, used]
             values = self.data.kernel.apply(part, gamma)
             margins[:, columns] = values @ self.dual_coef[np.ix_(columns, used)].T
-        return margins + self.intercept
-
-    def _margins_from_features(self, features: Features) -> Array:
-        margins = np.empty((features.values.shape[0], self.intercept.size))
-        for gamma in np.unique(self.gamma):
-            columns = np.flatnonzero(self.gamma == gamma)
-            margins[:, columns] = features.expand(self.dual_coef[columns].T, gamma)
         return margins + self.intercept
 
     def _base_diagonal(self, X: Any) -> Array:
@@ -202,6 +220,13 @@ class LSSVMBank:
         """Yield the factorisations again, for a bank that did not keep them."""
         for group in row_groups(self.data, self.codebook)[1]:
             yield from _factorise(group, self.gamma[group.columns], 1.0 / self.C[group.columns], whole=True)
+
+
+def _blocks(n_rows: int, n_values: int) -> Iterator[slice]:
+    """Yield as many rows at a time as make a block, with some matrices of so many values per row."""
+    size = _memory.block_rows(8.0 * 4 * n_values)
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
 
 
 def fit_lssvm_bank(
