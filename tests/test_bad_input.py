@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from conftest import blobs
-from polymargin import Bayes, Loss, LSSVMClassifier, _memory
+from polymargin import AutoKernelClassifier, Bayes, Loss, LSSVMClassifier, SVMClassifier, _memory
 
 X, Y = blobs(n=30, K=3, seed=0)
 
@@ -211,6 +211,15 @@ def test_polynomials_that_overflow_or_are_undefined():
     refused("infinite or undefined values; scale the features", LSSVMClassifier(**fixed), X=1e60 * X)
     refused("infinite or undefined values; use a whole", LSSVMClassifier(degree=2.5, **fixed), X=X - 1.0)
     refused("infinite or undefined values", LSSVMClassifier(coef0=np.nan, **fixed))
+
+
+# Workers ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classifier", [LSSVMClassifier, AutoKernelClassifier, SVMClassifier])
+@pytest.mark.parametrize("n_jobs", ["2", 0, 1.5, True])
+def test_a_number_of_workers_that_is_none(classifier, n_jobs):
+    refused("n_jobs must be a whole number other than 0", classifier(n_jobs=n_jobs))
 
 
 # Memory ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from multiprocessing import current_process
+from numbers import Integral
 from threading import Lock
 from typing import Any, Generic, TypeVar, overload
 
@@ -166,7 +167,21 @@ class _Helpers:
 
 
 def count_jobs(n_jobs: int | None) -> int:
-    """Return how many may work at once, as joblib counts: one in a daemonic process, of which joblib warns besides."""
+    """Return how many may work at once, as joblib counts: one in a daemonic process, of which joblib warns besides.
+
+    Examples
+    --------
+    >>> count_jobs(3)
+    3
+    >>> count_jobs("3")
+    Traceback (most recent call last):
+    ...
+    ValueError: n_jobs must be a whole number other than 0 (-1 for all cores), or None for 1; not '3'
+    """
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0):
+        raise ValueError(
+            f"n_jobs must be a whole number other than 0 (-1 for all cores), or None for 1; not {n_jobs!r}"
+        )
     by_threads = getattr(get_active_backend()[0], "uses_threads", False)
     return 1 if current_process().daemon and not by_threads else effective_n_jobs(n_jobs)
 

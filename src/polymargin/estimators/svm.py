@@ -6,13 +6,13 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
+from polymargin._threads import count_jobs
 from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, Hamming, Loss
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
@@ -305,7 +305,7 @@ default="one-vs-one"
             or self.max_iter < -1
         ):
             raise ValueError(f"max_iter must be a number of steps, or -1 for no limit; not {self.max_iter!r}")
-        return SolverOptions(float(self.tol), int(self.max_iter), effective_n_jobs(self.n_jobs))
+        return SolverOptions(float(self.tol), int(self.max_iter), count_jobs(self.n_jobs))
 
     def _class_weights(self, data: TrainingRows) -> Array:
         """Return the factor of C for every class; copies and weights of rows count alike in "balanced"."""

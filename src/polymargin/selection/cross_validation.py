@@ -11,12 +11,12 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_X_y
 
 from polymargin._progress import Count, Progress, logger
+from polymargin._threads import count_jobs
 from polymargin.codebooks import Codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, resolve_decoder
 from polymargin.kernels import Kernel, resolve_kernel
@@ -140,7 +140,7 @@ def cross_validate_svm(
         decoder=resolve_decoder(decoding) if shared_parameters else None,
         folds=out_of_fold(class_index, cv, random_state),
         max_extensions=max_extensions,
-        options=SolverOptions(tol, max_iter, effective_n_jobs(n_jobs)),
+        options=SolverOptions(tol, max_iter, count_jobs(n_jobs)),
         progress=progress,
     )
 
