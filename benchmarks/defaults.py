@@ -27,7 +27,7 @@ from sklearn.linear_model import LogisticRegression
 
 from polymargin import AutoKernelClassifier, CoupledSoftmax, Coupling, LSSVMClassifier, Stack
 from polymargin.metrics import log_loss
-from quality import DATASETS, Split  # pins the threads before numpy is imported
+from quality import DATASETS, Split  # holds BLAS to one thread
 
 RESULTS = Path("polymargin-results") / "defaults.jsonl"
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from polymargin.datasets.generators import generators
 from polymargin.metrics import divergence_from_truth
-from quality import CALIBRATIONS, METHODS, OURS, Split  # pins the threads before numpy is imported
+from quality import CALIBRATIONS, METHODS, OURS, Split  # holds BLAS to one thread
 
 NAMES = ("waveform", "twonorm", "r1", "r2", "r3", "r4")
 TEST_ROWS = 20_000

@@ -37,8 +37,11 @@ from sklearn.linear_model import LogisticRegressionCV  # noqa: E402
 from sklearn.metrics import brier_score_loss, log_loss  # noqa: E402
 from sklearn.model_selection import GridSearchCV, train_test_split  # noqa: E402
 from sklearn.svm import SVC  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
 
 from polymargin.datasets import load, preprocessor  # noqa: E402
+
+threadpool_limits(1)  # for those who had imported numpy before
 
 DATASETS = (
     "balance",

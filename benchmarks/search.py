@@ -8,7 +8,7 @@ Four searches for the parameters of one-vs-one machines, on two thirds of every 
   exact gradient of PRESS on as many rows as 1e8 operations factor;
 - landmarks: the coarse search looks at all rows, through as many landmarks as the default samples (Nyström); then the
   same steps;
-- exact: ``selection="loo-exact"``. The default's coarse search, then steps on all rows until they gain nothing;
+- exact: ``selection="loo-exact"``. The default's coarse search, then steps on all rows, twenty at most;
 - all rows: the coarse search looks at all rows, too.
 
 Printed are the PRESS of all rows at the parameters found (of a kernel that is given: there is nothing to compare where
@@ -40,7 +40,7 @@ from polymargin.metrics import log_loss
 from polymargin.selection import leave_one_out
 from polymargin.selection.samples import Part, Samples
 from polymargin.solvers.thin import ThinMatrix
-from quality import DATASETS, Split  # pins the threads before numpy is imported
+from quality import DATASETS, Split  # holds BLAS to one thread
 
 
 class Landmarks:
@@ -95,7 +95,6 @@ def search_by_landmarks(
     size = int(
         np.clip((leave_one_out._SAMPLED_OPERATIONS / len(groups)) ** (1 / 3), *leave_one_out._SAMPLED_ROWS)
     )
-    size = min([size, *(group.n_different for group in groups)])  # as many in every group: they are one stack
     landmarks: Any = Landmarks(groups, size, leave_one_out._least_ridge(groups))
     return [leave_one_out._coarse(landmarks, pool, criterion, gammas, ridge, count) for pool in pools]
 

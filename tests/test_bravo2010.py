@@ -19,7 +19,7 @@ from polymargin.outputs import Outputs
 from polymargin.papers.bravo2010 import FIGURES, TABLES
 from polymargin.papers.bravo2010.figure1 import SLOPES, sigmoid
 from polymargin.papers.bravo2010.partitions import METRICS, Partitions, kernel_gamma, scaled
-from polymargin.papers.bravo2010.plain_coupling import PlainCoupling
+from polymargin.papers.bravo2010.plain_coupling import PlainCoupling, newton_sigmoids
 from polymargin.reproduction import Key, ReproductionError, load_protocol, run_experiment
 
 runner = CliRunner()
@@ -152,7 +152,7 @@ def test_plain_coupling_fits_logistic_regressions():
         assert decoder.sigmoids_.intercept[column] == pytest.approx(model.intercept_[0], rel=1e-2, abs=1e-3)
 
 
-def test_plain_coupling_stops_after_some_newton_steps():
+def test_plain_coupling_stops_where_a_newton_step_gains_little():
     generator = np.random.default_rng(1)
     index = generator.integers(0, 3, 60)
     book = one_vs_one(3)
@@ -162,23 +162,44 @@ def test_plain_coupling_stops_after_some_newton_steps():
     )  # separated: there is no likeliest sigmoid
     weights = generator.uniform(0.5, 2.0, index.size)
     outputs = Outputs(margins, "in_sample")
-    for steps in (1, 4):
-        decoder = PlainCoupling("wlw2", in_sample=True, steps=steps)
-        for sample_weight in (None, weights):
+    slopes = []
+    for least_gain in (4.0, 0.5):
+        decoder = PlainCoupling("wlw2", in_sample=True, least_gain=least_gain)
+        for sample_weight in (weights, None):
             decoder.fit(book, outputs, index, sample_weight=sample_weight)
             for column in range(3):
                 used = targets[:, column] != 0
                 Z = np.column_stack([margins[used, column], np.ones(used.sum())])
                 w = np.ones(used.sum()) if sample_weight is None else weights[used]
-                theta = np.array([1.0, 0.0])
-                for _ in range(steps):
+                t = targets[used, column] > 0
+
+                def likelihood(theta, Z=Z, w=w, t=t):
+                    p = 1.0 / (1.0 + np.exp(-Z @ theta))
+                    return float(w @ np.log(np.where(t, p, 1.0 - p)))
+
+                theta, gain = np.array([1.0, 0.0]), np.inf
+                while gain >= least_gain:
                     p = 1.0 / (1.0 + np.exp(-Z @ theta))
                     hessian = (Z * (w * p * (1.0 - p))[:, None]).T @ Z
-                    theta = theta - np.linalg.solve(hessian, Z.T @ (w * (p - (targets[used, column] > 0))))
+                    step = np.linalg.solve(hessian, Z.T @ (w * (t - p)))
+                    gain = likelihood(theta + step) - likelihood(theta)
+                    theta = theta + step
                 assert_allclose(decoder.sigmoids_.slope[column], theta[0], rtol=1e-6)
                 assert_allclose(decoder.sigmoids_.intercept[column], theta[1], rtol=1e-6, atol=1e-9)
-    to_the_end = PlainCoupling("wlw2", in_sample=True).fit(book, outputs, index)
-    assert (to_the_end.sigmoids_.slope > 2.0 * decoder.sigmoids_.slope).all()
+        slopes.append(decoder.sigmoids_.slope)
+    to_the_end = PlainCoupling("wlw2", in_sample=True).fit(book, outputs, index).sigmoids_.slope
+    assert (slopes[0] < slopes[1]).all()
+    assert (slopes[1] < to_the_end).all()
+
+
+def test_a_newton_step_that_loses_is_not_taken():
+    # Outputs that are large and on the wrong sides, from which an undamped step leads far away.
+    z = np.array([[-20.0], [-10.0], [1.0], [30.0], [-5.0]])
+    signs = np.array([[1.0], [-1.0], [1.0], [-1.0], [1.0]])
+    found = newton_sigmoids(z, signs, np.ones_like(z), 0.1)
+    u = z * found.slope + found.intercept
+    assert np.logaddexp(0.0, -signs * u).sum() <= np.logaddexp(0.0, -signs * z).sum()
+    assert np.abs(found.slope).max() < 10.0
 
 
 # --- a small job -------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Selection by leave-one-out errors: the criteria against refits, their slopes, and what the search finds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -352,6 +354,18 @@ def test_steps_on_all_rows_end_at_the_minimum_of_press(monkeypatch, copied):
     for gamma, ridge in ((1.1, 1.0), (1 / 1.1, 1.0), (1.0, 1.2), (1.0, 1 / 1.2)):
         assert cost_of(groups, pool, "loo", exact.gamma * gamma, exact.ridge * ridge)[0] > reached
     assert reached <= (1.0 + 1e-4) * grid_optimum(groups, pool, "loo", lattice)
+
+
+def test_steps_that_rounding_forbids_are_counted_too():
+    groups, pool, lattice = problem(RBF(), seed=1)
+    count = Count(None, "")
+    starts = search(groups, [pool], criterion="loo", gammas=lattice, ridge=None, count=count)
+    steep = replace(starts[0], choice=replace(starts[0].choice, ridge=1e-300))
+    (choice,) = choose(
+        groups, [pool], criterion="loo", gammas=lattice, ridge=None, starts=[steep], count=count
+    )
+    assert choice == steep.choice
+    assert count.done == count.total > 1
 
 
 def test_steps_on_all_rows_look_at_every_group(monkeypatch):

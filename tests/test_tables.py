@@ -316,6 +316,37 @@ def test_columns_that_teach_nothing_are_left_out(tmp_path):
     assert "town" in tables.choose_features(tables.read_examples(scan), scan, max_categories=150).frame
 
 
+def test_numbers_that_rise_from_row_to_row_are_noted(tmp_path):
+    number = np.delete(
+        np.arange(100, 300), np.arange(0, 200, 5)
+    )  # with gaps: the other rows are in another file
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "id": number,
+            "year": number // 2,
+            "time": number + 0.5,
+            "shuffled": random.permutation(number),
+            "holes": np.where(number == 101, np.nan, number),
+            "y": np.arange(number.size) % 2,
+        }
+    )
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    for sample in (None, 60):
+        scan = tables.scan_table(tables.open_table(path))
+        chosen = tables.choose_features(tables.read_examples(scan, sample=sample), scan)
+        assert list(chosen.frame) == ["id", "year", "time", "shuffled", "holes"]
+        rising = [note for note in chosen.notes if "rises from row to row" in note]
+        assert rising[0].startswith("column 'id' rises")
+        assert "--drop id" in rising[0]
+        assert not any(name in note for note in rising for name in ("'time'", "'shuffled'"))
+    few = frame[:19]
+    few.to_csv(path, index=False)
+    scan = tables.scan_table(tables.open_table(path))
+    assert tables.choose_features(tables.read_examples(scan), scan).notes == ()
+
+
 def test_too_many_texts_names_the_one_among_numbers(tmp_path):
     values = [*(f"{i / 7:.3f}" for i in range(150)), "unknown"] * 2
     path = written(tmp_path, "age,x,y\n" + "".join(f"{v},{i * i},{i % 2}\n" for i, v in enumerate(values)))

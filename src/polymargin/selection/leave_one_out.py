@@ -342,8 +342,10 @@ class _Press:
                 )
             return float(of_columns.sum()), slopes
 
-        values, slopes = zip(*in_threads(of_part, self.parts), strict=True)
-        self.count.advance(1.0)
+        try:
+            values, slopes = zip(*in_threads(of_part, self.parts), strict=True)
+        finally:
+            self.count.advance(1.0)
         value = max(sum(values), 1e-300)
         return float(np.log(value / self.weight)), np.where(self.free, sum(slopes) / value, 0.0)
 

@@ -22,7 +22,8 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
     """Leave out the columns that teach a kernel nothing, and note which and why.
 
     These are: numbers that only count the rows, columns with a single value or none, texts that are different in
-    every row, and texts with too many different values to give each an indicator of its own.
+    every row, and texts with too many different values to give each an indicator of its own. Whole numbers that rise
+    from row to row may be something to learn from, or may not: they are kept, with a note.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
 
     Examples
     --------
-    >>> frame = pd.DataFrame({"id": [f"r{i}" for i in range(30)], "x": np.arange(30.0) ** 2})
+    >>> frame = pd.DataFrame({"id": [f"r{i}" for i in range(30)], "x": np.arange(30.0) ** 0.5})
     >>> chosen = choose_features(Examples("toy", frame, np.arange(30) % 2, "y"))
     >>> list(chosen.frame), chosen.notes
     (['x'], ("column 'id' is left out: it has a different text in every row, like an identifier",))
@@ -66,6 +67,11 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
         )
         if reason is None:
             kept.append(name)
+            if _numbers_the_rows(column, examples.row_numbers):
+                notes.append(
+                    f"column {name!r} rises from row to row, as a number of the row does; if it is one, leave it out: "
+                    f"--drop {name}"
+                )
         else:
             notes.append(f"column {name!r} is left out: {reason}")
     if not kept:
@@ -81,6 +87,14 @@ def _wrong_with_numbers(column: pd.Series, row_numbers: np.ndarray) -> str | Non
     if len(values) == len(row_numbers) >= _NAMED_ROWS and np.ptp(values.to_numpy() - row_numbers) == 0:
         return "it counts the rows"
     return None
+
+
+def _numbers_the_rows(column: pd.Series, row_numbers: np.ndarray) -> bool:
+    """Tell whether every row has a larger whole number than those before it."""
+    if holds_texts(column) or len(row_numbers) < _NAMED_ROWS:
+        return False
+    values = column.to_numpy(dtype=np.float64, na_value=np.nan)[np.argsort(row_numbers)]
+    return bool((np.diff(values) > 0).all() and (values == np.floor(values)).all())
 
 
 def _wrong_with_texts(column: pd.Series, most: int, scan: Scan | None) -> str | None:

@@ -161,7 +161,7 @@ class Partitions(Experiment):
         wanted = self._methods(dataset)
         found: dict[str, Array] = {}
         for book, decoders in (
-            (one_vs_one(plan["n_classes"]), _pairwise_decoders(self.protocol["sigmoid_steps"])),
+            (one_vs_one(plan["n_classes"]), _pairwise_decoders(self.protocol["least_gain"])),
             (one_vs_all(plan["n_classes"]), _one_vs_all_decoders(plan, part.seed)),
         ):
             if not any(method in wanted for method in decoders):
@@ -250,11 +250,11 @@ class Partitions(Experiment):
         return float(1.0 + (self.protocol["datasets"][job["dataset"]]["n_classes"] / 10.0) ** 2)
 
 
-def _pairwise_decoders(steps: int) -> dict[str, ProbabilisticDecoder]:
+def _pairwise_decoders(least_gain: float) -> dict[str, ProbabilisticDecoder]:
     """Return the decoders of one-vs-one outputs by method."""
     decoders: dict[str, ProbabilisticDecoder] = {}
     for method in COUPLINGS:
-        decoders[method] = PlainCoupling(method, in_sample=True, steps=steps)
+        decoders[method] = PlainCoupling(method, in_sample=True, least_gain=least_gain)
         decoders[f"{method}_ml"] = PlainCoupling(method, in_sample=True)
         decoders[f"{method}_platt"] = Coupling(method, in_sample=True)
     return decoders | {"wlw2_honest": Coupling("wlw2"), "coupled_softmax": CoupledSoftmax()}
