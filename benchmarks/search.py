@@ -17,10 +17,10 @@ seconds that the fit takes.
 
 On 27 datasets, geometric means of the ratios. The default, which chooses between two kernels, five splits: log-loss
 1.012 with landmarks and 0.996 exact, seconds 1.60 and 1.73. Kernel "blend", three splits: PRESS 1.010 with landmarks,
-0.984 exact and 0.982 by all rows, log-loss 1.008, 0.992 and 0.992, seconds 1.55, 2.17 and 3.67. Landmarks mislead on vowel
-(1.5 and 1.2 times the log-loss) and splice (1.1), and do well on car and balance. Exact steps gain 2 to 15 % on car,
-segment and splice, lose on balance and glass, change little elsewhere, and make the fit of 1300 rows two to seven times
-as long.
+0.984 exact and 0.982 by all rows, log-loss 1.008, 0.992 and 0.992, seconds 1.55, 2.17 and 3.67. Landmarks mislead on
+vowel (1.5 and 1.2 times the log-loss) and splice (1.1), and do well on car and balance. Exact steps gain 2 to 15 % on
+car, segment and splice, lose on balance and glass, change little elsewhere, and make the fit of 1300 rows two to seven
+times as long.
 """
 
 from __future__ import annotations

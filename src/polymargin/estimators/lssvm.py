@@ -69,8 +69,8 @@ default="one-vs-one"
     selection : {"loo", "loo-exact", "gcv", "evidence", None}, default="loo"
         How C and gamma are selected where they are None: by the squared leave-one-out errors, by generalised
         cross-validation, or by the evidence. Where a machine has more than some hundred rows, "loo" looks at samples of
-        them; the last steps of "loo-exact" look at all rows of all machines, which takes two to seven times as long with
-        a thousand rows, and lowers the log-loss by 0.4 % in the mean of 27 datasets. None: both must be given.
+        them; the last steps of "loo-exact" look at all rows of all machines. With a thousand rows it takes two to seven
+        times as long, and lowers the log-loss by 0.4 % in the mean of 27 datasets. None: both must be given.
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
         does: slower, and on the paper's ten datasets no better.
