@@ -154,11 +154,7 @@ LABELS: dict[str, tuple[str, Any]] = {
     "ls-svm stacked svm, cancer": ("cancer", LS(**FIXED, decoding=Stack())),
 }  # fmt: skip
 #: All of them, and one that is not held to the same digits.
-MODELS = (
-    PROBABILISTIC
-    | LABELS
-    | {"ls-svm, large C, iris": ("iris", LS(C=1e7, gamma=0.02, kernel=Polynomial(2, centred=True)))}
-)
+MODELS = PROBABILISTIC | LABELS | {"ls-svm, large C, iris": ("iris", LS(C=1e7, gamma=0.02, kernel="rbf"))}
 
 
 @cache
@@ -228,6 +224,29 @@ def test_large_coefficients_cost_digits():
         largest, equal = difference("ls-svm, large C, iris", dtype)
         assert largest <= limit
         assert equal == 1.0
+
+
+@pytest.mark.parametrize(("kernel", "offset"), [("linear", 1e5), ("poly", 30.0), (Polynomial(3, 0.0), 10.0)])
+def test_features_keep_the_digits_of_columns_with_an_offset(kernel, offset):
+    X, y, new = data("iris")
+    model = LS(kernel=kernel, degree=2).fit(X + offset, y)
+    assert model.bank_.expansion is not None
+    labels, proba = run(polymargin.onnx.to_onnx(model, float64=True), new + offset)
+    np.testing.assert_allclose(proba, model.predict_proba(new + offset), atol=1e-8)
+    np.testing.assert_array_equal(labels, model.predict(new + offset))
+
+
+def test_members_of_a_pool_share_their_features():
+    X, y, new = data("wine")
+    quadratic = Polynomial(2, centred=True)
+    members = [LS(kernel=quadratic, coding=coding) for coding in ("one-vs-one", "one-vs-all")]
+    model = AutoKernelClassifier(members).fit(X[:, :3], y)
+    assert all(member.bank_.expansion is not None for member in model.members_)
+    converted = polymargin.onnx.to_onnx(model, float64=True)
+    # Computed once: every variable, and the two of every product.
+    rows = next(node for node in converted.graph.node if node.op_type == "Gather").input[0]
+    assert sum(node.op_type == "Gather" and node.input[0] == rows for node in converted.graph.node) == 3
+    np.testing.assert_allclose(run(converted, new[:, :3])[1], model.predict_proba(new[:, :3]), atol=1e-9)
 
 
 def test_members_of_a_pool_share_their_distances():

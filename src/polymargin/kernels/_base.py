@@ -73,8 +73,8 @@ class Kernel(ABC):
         """Return how many features of rows in d dimensions the kernel compares; None if there is no list of them."""
         return None
 
-    def features(self, X: Any) -> Features:
-        """Return those features of every row; see `n_features`."""
+    def features(self, X: Any, unit: float | None = None) -> Features:
+        """Return those features of every row, see `n_features`, in a unit of their size or in one that is given."""
         raise NotImplementedError(f"{self!r} has no list of features")
 
     def base_among(self, X: Any, rows: Array) -> Array:

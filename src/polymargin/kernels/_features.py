@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -17,7 +18,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Features:
-    """What the kernel compares of two rows: K(x, z) = constant + Σ_j (unit gamma)^order_j f_j(x) f_j(z).
+    """What the kernel compares of two rows: K(x, z) = constant + Σ_j (unit² gamma)^order_j f_j(x) f_j(z).
 
     Attributes
     ----------
@@ -28,7 +29,7 @@ class Features:
     constant : float
         What any two rows have in common.
     unit : float
-        The square of the unit in which the rows are measured, so that no power of them is too large or too small.
+        The unit in which the rows are measured, so that no power of them is too large or too small.
     """
 
     values: Array
@@ -42,7 +43,7 @@ class Features:
 
     def powers(self, gamma: float) -> Array:
         """Return how much each feature counts in the kernel, shape (D,)."""
-        return (gamma * self.unit) ** self.orders
+        return (gamma * self.unit * self.unit) ** self.orders
 
     def weights(self, coef: Array, gammas: Array) -> Array:
         """Return Σᵢ aᵢ K(·, xᵢ), but for its constant, as weights of features, shape (D, L).
@@ -70,7 +71,7 @@ class Expansion:
     constant : ndarray of shape (L,)
         What does not depend on them.
     unit : float
-        The unit of the features, see `Features`.
+        The unit in which the rows must be measured, see `Features`.
     """
 
     weights: Array
@@ -79,10 +80,8 @@ class Expansion:
 
     def at(self, features: Features) -> Array:
         """Return the sums at some rows, shape (n, L)."""
-        values = features.values
-        if features.unit != self.unit:
-            values = values * (features.unit / self.unit) ** (0.5 * features.orders)
-        return values @ self.weights + self.constant
+        assert features.unit == self.unit
+        return features.values @ self.weights + self.constant
 
 
 def count_monomials(d: int, degree: int, coef0: float) -> int:
@@ -96,8 +95,10 @@ def count_monomials(d: int, degree: int, coef0: float) -> int:
     return comb(d + degree, degree) - 1 if coef0 else comb(d + degree - 1, degree)
 
 
-def monomials(X: Array, degree: int, coef0: float) -> Features:
+def monomials(X: Array, degree: int, coef0: float, unit: float | None = None) -> Features:
     """Return the features of (gamma x·z + coef0)^degree: the products of up to `degree` variables, rightly scaled.
+
+    The unit of the rows is of their size if it is not given.
 
     Examples
     --------
@@ -107,20 +108,32 @@ def monomials(X: Array, degree: int, coef0: float) -> Features:
     >>> float((features.values**2).sum() + features.constant), (0.5**2 + 0.75**2 + 1) ** 2
     (3.28515625, 3.28515625)
     """
-    # In units of a power of two nothing is rounded.
-    unit = float(2.0 ** np.frexp(np.abs(X).max(initial=0.0))[1])
+    if unit is None:  # a power of two, by which nothing is rounded
+        unit = float(2.0 ** np.frexp(np.abs(X).max(initial=0.0))[1])
     columns = np.ascontiguousarray((X / unit).T)
     parts, orders = [], []
-    for order in range(1 if coef0 else degree, degree + 1):
-        variables, counts = _products(X.shape[1], order)
+    for variables, scales in terms(X.shape[1], degree, coef0):
         part = columns[variables[0]]
         for others in variables[1:]:
             part *= columns[others]
-        part *= np.sqrt(comb(degree, order) * coef0 ** (degree - order) * counts)[:, np.newaxis]
+        part *= scales[:, np.newaxis]
         parts.append(part)
-        orders.append(np.full(counts.size, order))
+        orders.append(np.full(scales.size, len(variables)))
     values = np.ascontiguousarray(np.concatenate(parts).T)
-    return Features(values, np.concatenate(orders), float(coef0**degree), unit * unit)
+    return Features(values, np.concatenate(orders), float(coef0**degree), unit)
+
+
+def terms(d: int, degree: int, coef0: float) -> Iterator[tuple[Array, Array]]:
+    """Yield, for every order, the variables of its monomials, shape (order, m), and what each is multiplied by, (m,).
+
+    Examples
+    --------
+    >>> [(variables.tolist(), scales.round(2).tolist()) for variables, scales in terms(2, 2, 1.0)]
+    [([[0, 1]], [1.41, 1.41]), ([[0, 0, 1], [0, 1, 1]], [1.0, 1.41, 1.0])]
+    """
+    for order in range(1 if coef0 else degree, degree + 1):
+        variables, counts = _products(d, order)
+        yield variables, np.sqrt(comb(degree, order) * coef0 ** (degree - order) * counts)
 
 
 @lru_cache(maxsize=16)

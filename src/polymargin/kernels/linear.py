@@ -31,6 +31,6 @@ class Linear(Kernel):
         """Return d."""
         return d
 
-    def features(self, X: Any) -> Features:
+    def features(self, X: Any, unit: float | None = None) -> Features:
         """Return the rows themselves, whatever gamma is."""
         return Features(X, np.zeros(X.shape[1]))

@@ -74,10 +74,10 @@ class Polynomial(Kernel):
         listed = whole and 0.0 <= self.coef0 <= _LARGEST_COEF0
         return count_monomials(d, int(self.degree), self.coef0) if listed else None
 
-    def features(self, X: Any) -> Features:
+    def features(self, X: Any, unit: float | None = None) -> Features:
         """Return the monomials of every row."""
         rows = X if self.centre is None else X - self.centre
-        return monomials(rows, int(self.degree), self.coef0)
+        return monomials(rows, int(self.degree), self.coef0, unit)
 
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared norm of a row."""

@@ -64,7 +64,7 @@ class RowGroupGram:
 
         Copies of a row are not counted, so that they change nothing.
         """
-        return serve(n_features, self.n_different)
+        return _serve(n_features, self.n_different)
 
     @property
     def n_different(self) -> int:
@@ -134,7 +134,7 @@ class RowGroupGram:
 
     def samples_features(self, size: int) -> bool:
         """Tell whether a sample of so many rows may come with features in place of the base matrix."""
-        return self.thin is not None and serve(self.thin.orders.size, size)
+        return self.thin is not None and _serve(self.thin.orders.size, size)
 
     def few(self, size: int, by_features: bool = False) -> Part:
         """Return a sample of about so many rows, whatever their order; all of them if there are no more."""
@@ -172,7 +172,7 @@ class RowGroupGram:
         return first[part], np.bincount(inverse, self.weights)[part], np.bincount(inverse, copies)[part]
 
 
-def serve(n_features: int, n_rows: int) -> bool:
+def _serve(n_features: int, n_rows: int) -> bool:
     """Tell whether so many features of so many rows are quicker to work with than their kernel matrix."""
     return 2 * n_features <= n_rows
 

@@ -6,28 +6,17 @@ from scipy import sparse
 
 from polymargin import _memory
 from polymargin._threads import n_threads
-from polymargin.machines._gram import RowGroupGram, serve
+from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._rows import KEPT_BYTES, TrainingRows
 
 
 def features_to_use(data: TrainingRows, groups: list[RowGroupGram]) -> int | None:
     """Return how many features the kernel has, None if these are not few compared with the rows of most groups."""
-    n_features = _count_features(data)
+    n_features = None if sparse.issparse(data.X) else data.kernel.n_features(data.X.shape[1])
     if n_features is None:
         return None
     served = sum(group.n_different for group in groups if group.worth_features(n_features))
     return n_features if 2 * served >= sum(group.n_different for group in groups) else None
-
-
-def worth_features(data: TrainingRows) -> bool:
-    """Tell whether machines that have learned from all rows are quicker asked by the features of what is new."""
-    n_features = _count_features(data)
-    return n_features is not None and serve(n_features, data.X.shape[0])
-
-
-def _count_features(data: TrainingRows) -> int | None:
-    """Return how many features the kernel has, None if there is no list of them or nobody would want it."""
-    return None if sparse.issparse(data.X) else data.kernel.n_features(data.X.shape[1])
 
 
 def require_memory(

@@ -21,10 +21,10 @@ from polymargin._progress import Count, Progress
 from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
-from polymargin.kernels._features import Expansion
+from polymargin.kernels._features import Expansion, Features
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._parameters import Selection, in_batches, kernel_count, set_parameters
-from polymargin.machines._plan import features_to_use, require_matrix, require_memory, worth_features
+from polymargin.machines._plan import features_to_use, require_matrix, require_memory
 from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs, Provenance
 from polymargin.selection import evidence
@@ -78,6 +78,8 @@ class LSSVMBank:
         What each machine would say of each row had it been trained without that row.
     blocks : list of Block or None
         The factorisations, kept if variances will be wanted.
+    expansion : Expansion or None
+        The machines in terms of the kernel's features, where they were solved by these.
     """
 
     data: TrainingRows
@@ -92,6 +94,7 @@ class LSSVMBank:
     log_evidence: Array
     loo_margins: Array
     blocks: list[Block] | None
+    expansion: Expansion | None = None
 
     @property
     def kernel(self) -> Kernel:
@@ -116,61 +119,42 @@ class LSSVMBank:
     def margins(self, X: Any) -> Array:
         """Return z of every machine for new rows, shape (m, L)."""
         margins = np.empty((X.shape[0], self.intercept.size))
-        if self._by_features(X):
-            for rows in _blocks(X.shape[0], self._expansion.weights.shape[0]):
-                margins[rows] = self._expansion.at(self.kernel.features(X[rows]))
-        else:
+        if self.expansion is None:
             for rows, base in self._base_blocks(X):
                 margins[rows] = self._margins_from_base(base)
+            return margins
+        for rows in _blocks(X.shape[0], self.expansion.weights.shape[0]):
+            new = X[rows].toarray() if sparse.issparse(X) else X[rows]
+            margins[rows] = self.expansion.at(self.kernel.features(new, self.expansion.unit))
         return margins
-
-    def _by_features(self, X: Any) -> bool:
-        """Tell whether the margins of new rows come from their features rather than from kernel values."""
-        return worth_features(self.data) and not sparse.issparse(X)
-
-    @cached_property
-    def _expansion(self) -> Expansion:
-        """The machines by the kernel's features: at the mean of its rows each says the mean of its targets."""
-        features = self.kernel.features(self.data.X) if self.data.features is None else self.data.features
-        weights = np.empty((features.orders.size, self.intercept.size))
-        constant = np.empty(self.intercept.size)
-        for group in row_groups(self.data, self.codebook)[1]:
-            # The coefficients add up to zero. About the mean, what rounding leaves of that does not count.
-            shares = group.weights / group.total
-            own = features.of(group.rows)
-            mean = shares @ own.values
-            coef = self.dual_coef[np.ix_(group.columns, group.rows)].T
-            about_mean = replace(own, values=own.values - mean).weights(coef, self.gamma[group.columns])
-            weights[:, group.columns] = about_mean
-            constant[group.columns] = shares @ group.targets - mean @ about_mean
-        return Expansion(weights, constant, features.unit)
 
     def training_margins(self) -> Array:
         """Return z of every machine for the rows they were trained on, shape (n, L)."""
+        if self.expansion is not None:
+            known = self.data.features
+            return self.margins(self.data.X) if known is None else self.expansion.at(known)
         if np.unique(self.gamma).size == 1:
             K = self.data.shared_gram(float(self.gamma[0]))
             if K is not None:
                 return K @ self.dual_coef.T + self.intercept
-        if self.data.features is not None:
-            return self._expansion.at(self.data.features)
-        known = self.data.whole_base
-        if known is None:
+        base = self.data.whole_base
+        if base is None:
             return self.margins(self.data.X)
-        n = known.shape[0]
-        return np.vstack([self._margins_from_base(known[rows]) for rows in _blocks(n, n)])
+        n = base.shape[0]
+        return np.vstack([self._margins_from_base(base[rows]) for rows in _blocks(n, n)])
 
     def outputs(self, X: Any, *, variances: bool) -> Outputs:
         """Return the outputs for new rows, with their variances if asked for."""
         if not variances:
             return self._outputs(self.margins(X), "new")
-        by_features = self._by_features(X)
-        margins = self.margins(X) if by_features else np.empty((X.shape[0], self.intercept.size))
+        by_kernel = self.expansion is None
+        margins = np.empty((X.shape[0], self.intercept.size)) if by_kernel else self.margins(X)
         spread = np.empty_like(margins)
         blocks = self.blocks if self.blocks is not None else list(self._refactored())
         if np.isnan(self.mu).any():
             raise ValueError("variances need sample weights that sum to two or more in every dichotomy")
         for rows, base in self._base_blocks(X):
-            if not by_features:
+            if by_kernel:
                 margins[rows] = self._margins_from_base(base)
             diagonal = self._base_diagonal(X[rows])
             for block in blocks:
@@ -322,11 +306,31 @@ def fit_lssvm_bank(
         bank.blocks.extend(block for of_groups in of_batches for blocks in of_groups for block in blocks)
     if keep_factors and data.kernel.precomputed:
         _constant_diagonal(data)
+    if data.features is not None:
+        bank = replace(bank, expansion=_expansion(bank, data.features, groups))
     # A row that a dichotomy does not use is new to it.
     unused = np.isnan(bank.loo_margins)
     if unused.any():
         np.copyto(bank.loo_margins, bank.training_margins(), where=unused)
     return bank
+
+
+def _expansion(bank: LSSVMBank, features: Features, groups: list[RowGroupGram]) -> Expansion:
+    """Return the machines in terms of features: at the mean of its rows each says the mean of its targets."""
+    # The coefficients add up to zero. About a mean, what rounding leaves of that does not count.
+    centred = replace(features, values=features.values - features.values.mean(axis=0))
+    weights = centred.weights(bank.dual_coef.T, bank.gamma)
+    shares = [group.weights / group.total for group in groups]
+    rows = np.concatenate([group.rows for group in groups])
+    ends = np.cumsum([0, *(group.rows.size for group in groups)])
+    means = (
+        sparse.csr_array((np.concatenate(shares), rows, ends), (len(groups), len(features.values)))
+        @ features.values
+    )
+    constant = np.empty(bank.intercept.size)
+    for group, share, mean in zip(groups, shares, means, strict=True):
+        constant[group.columns] = share @ group.targets - mean @ weights[:, group.columns]
+    return Expansion(weights, constant, features.unit)
 
 
 def row_groups(

@@ -7,9 +7,20 @@ from typing import Any
 import numpy as np
 
 from polymargin.kernels import RBF, Blend, FunctionKernel, Kernel, Laplacian, Linear, Polynomial, Precomputed
+from polymargin.kernels._features import terms
 from polymargin.onnx._graph import Array, Value
 
-__all__ = ["Base", "apply", "base", "base_diagonal", "cityblock", "dense", "squared_distances", "take"]
+__all__ = [
+    "Base",
+    "apply",
+    "base",
+    "base_diagonal",
+    "cityblock",
+    "dense",
+    "features",
+    "squared_distances",
+    "take",
+]
 
 #: What a kernel is a map of, between new rows and training rows: matrices of shape (n, m), two of them for a blend.
 Base = tuple[Value, ...]
@@ -67,6 +78,26 @@ def _new_part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
             return (products + moved.square().sum(keepdims=True) + norms).at_least(0.0)
         case _:
             return cityblock(x, rows)
+
+
+def features(kernel: Kernel, x: Value, d: int, unit: float) -> Value:
+    """Return the features of new rows of d columns, shape (n, D), as `Kernel.features` does; once in a graph."""
+    if isinstance(kernel, Linear):
+        return x
+    assert isinstance(kernel, Polynomial)
+    centre = None if kernel.centre is None else kernel.centre.tobytes()
+    key = ("features", x.name, kernel.degree, kernel.coef0, centre, unit)
+    memo = x.graph.memo
+    if key not in memo:
+        rows = (x if kernel.centre is None else x - kernel.centre) / unit
+        parts = []
+        for variables, scales in terms(d, int(kernel.degree), kernel.coef0):
+            part = rows.take(variables[0])
+            for others in variables[1:]:
+                part = part * rows.take(others)
+            parts.append(part * scales)
+        memo[key] = parts[0].beside(*parts[1:])
+    return memo[key]
 
 
 def take(base: Base, places: Array) -> Base:

@@ -31,7 +31,11 @@ def machine_outputs(x: Value, bank: Any, *, variances: bool) -> GraphOutputs:
     """Return the outputs of a bank for new rows, which are doubles of shape (n, d)."""
     least_squares = isinstance(bank, LSSVMBank)
     rows = bank.data.X if least_squares else bank.vectors
-    margins = expansion(x, bank.kernel, rows, bank.gamma, bank.dual_coef, bank.intercept)
+    if least_squares and bank.expansion is not None:
+        found = bank.expansion
+        margins = kernels.features(bank.kernel, x, rows.shape[1], found.unit) @ found.weights + found.constant
+    else:
+        margins = expansion(x, bank.kernel, rows, bank.gamma, bank.dual_coef, bank.intercept)
     if not least_squares:
         return GraphOutputs(margins, None, None, bank.norms)
     spread = _variances(x, bank) if variances else None
