@@ -236,6 +236,18 @@ def test_features_keep_the_digits_of_columns_with_an_offset(kernel, offset):
     np.testing.assert_array_equal(labels, model.predict(new + offset))
 
 
+def test_the_check_asks_about_rows_like_those_of_the_training():
+    X, y, _ = data("iris")
+    for model in (LS(kernel="linear"), AutoKernelClassifier(), SVM(), make_pipeline(SVM())):
+        model.fit(X + 1000.0, y)
+        seen = []
+        ask = model.predict
+        model.predict = lambda rows, ask=ask, seen=seen: seen.append(rows) or ask(rows)
+        agreement = polymargin.onnx.check(model, polymargin.onnx.to_onnx(model, float64=True))
+        assert agreement.equal_labels == 1.0
+        assert np.abs(seen[0].mean(axis=0) - (X + 1000.0).mean(axis=0)).max() < 2.0
+
+
 def test_members_of_a_pool_share_their_features():
     X, y, new = data("wine")
     quadratic = Polynomial(2, centred=True)

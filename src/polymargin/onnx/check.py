@@ -10,8 +10,10 @@ from onnx import ModelProto
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
+from polymargin.machines.lssvm import LSSVMBank
 from polymargin.onnx._graph import Array
 from polymargin.onnx.convert import column_parts, first_step, initial_types
+from polymargin.onnx.kernels import dense
 
 __all__ = ["Agreement", "check"]
 
@@ -38,7 +40,7 @@ class Agreement:
 def check(model: Any, onnx_model: ModelProto, n_rows: int = 50, random_state: int = 0) -> Agreement:
     """Run an ONNX model of `polymargin.onnx.to_onnx`, by onnxruntime, and its original on random rows.
 
-    The rows are spread as the training rows are, as far as a scaler in the pipeline knows.
+    The rows are spread as the training rows are, as far as the model, or a scaler before it, knows.
 
     Examples
     --------
@@ -101,12 +103,23 @@ def _random_columns(model: Any, inputs: list[Any], n_rows: int, random: Any) -> 
 
 
 def _spread(model: Any, n_columns: int) -> tuple[Array, Array]:
-    """Return mean and standard deviation of the columns that a model was fitted on, if a scaler in it knows them."""
-    for step in (step for _, step in model.steps) if isinstance(model, Pipeline) else [model]:
+    """Return mean and standard deviation of the columns that a model was fitted on, if anything in it knows them."""
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    for step in steps:
         mean, scale = (np.asarray(getattr(step, name, None)) for name in ("mean_", "scale_"))
         if mean.shape == scale.shape == (n_columns,):
             return mean, scale
+    rows = _training_rows(steps[0])
+    if rows is not None:
+        return rows.mean(axis=0), rows.std(axis=0)
     return np.zeros(n_columns), np.ones(n_columns)
+
+
+def _training_rows(model: Any) -> Array | None:
+    """Return the rows that one of our machines keeps, None if it keeps none."""
+    bank = getattr(getattr(model, "members_", [model])[0], "bank_", None)
+    rows = bank.data.X if isinstance(bank, LSSVMBank) else getattr(bank, "vectors", None)
+    return None if rows is None else dense(rows)
 
 
 def _dtype(given: Any) -> Any:
