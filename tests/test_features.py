@@ -249,6 +249,19 @@ def test_a_row_that_is_very_far_away_does_not_touch_the_others(degree):
     assert_allclose(margins[others], bank.margins(X[:6])[others], rtol=1e-12)
 
 
+@pytest.mark.parametrize(("kernel", "distance"), [(Linear(), 1e4), (Polynomial(2), 100.0)])
+def test_a_class_that_is_far_away_costs_the_others_no_digits(kernel, distance):
+    rows = X.copy()
+    rows[Y == 2] = 1e-3 * rows[Y == 2] + distance
+    near = Y < 2
+    given = {"C": 1e5, "gamma": 0.3, "keep_factors": False}
+    of_three = fit_lssvm_bank(TrainingRows(kernel, rows, Y, np.ones(60)), one_vs_one(3), **given)
+    alone = TrainingRows(kernel, rows[near], Y[near], np.ones(int(near.sum())))
+    of_two = fit_lssvm_bank(alone, one_vs_one(2), **given)
+    assert of_three.expansion is not None
+    assert_allclose(of_three.margins(X)[:, 0], of_two.margins(X)[:, 0], atol=1e-8)
+
+
 def test_machines_solved_by_matrices_answer_by_the_kernel():
     data = TrainingRows(Linear(), X, Y, np.ones(60))
     bank = fit_lssvm_bank(data, one_vs_one(3), C=1.0, gamma=1.0, keep_factors=True)
@@ -370,6 +383,14 @@ def test_features_that_overflow_are_refused():
     rows = X * 1e200
     with pytest.raises(ValueError, match=r"infinite or undefined.*StandardScaler"):
         LSSVMClassifier(C=1.0, gamma=1.0, kernel="poly", degree=2, selection="loo").fit(rows, Y)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("kernel", ["poly", Polynomial(2, centred=True), "linear"])
+def test_scales_that_leave_no_numbers_are_refused(kernel):
+    for scale, words in ((1e160, "infinite or undefined"), (1e-160, "too small to compute with")):
+        with pytest.raises(ValueError, match=rf"{words}.*StandardScaler"):
+            LSSVMClassifier(kernel=kernel, degree=2).fit(scale * X, Y)
 
 
 def test_memory_for_features_is_planned(monkeypatch):

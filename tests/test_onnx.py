@@ -16,7 +16,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import SVC
 
 from polymargin import (
@@ -238,7 +238,16 @@ def test_features_keep_the_digits_of_columns_with_an_offset(kernel, offset):
 
 def test_the_check_asks_about_rows_like_those_of_the_training():
     X, y, _ = data("iris")
-    for model in (LS(kernel="linear"), AutoKernelClassifier(), SVM(), make_pipeline(SVM())):
+    for model in (
+        LS(kernel="linear"),
+        AutoKernelClassifier(),
+        make_pipeline(SVM()),
+        KernelLogisticClassifier(1.0, gamma=0.1),
+        KNNPosterior(),
+        WindowPosterior(),
+        make_pipeline(MinMaxScaler(), SVM()),
+        make_pipeline(RobustScaler(), SVM()),
+    ):
         model.fit(X + 1000.0, y)
         seen = []
         ask = model.predict

@@ -21,6 +21,8 @@ Array = NDArray[Any]
 
 #: Groups of more rows than this are searched coarsely on a sample of this size.
 _SAMPLE = 500
+#: Products of features below this leave no room for what is divided by them.
+_SMALLEST = 1e-290
 
 
 class RowGroupGram:
@@ -53,9 +55,15 @@ class RowGroupGram:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
             thin = self._thin_among(self.rows, self.weights)
-            if not np.isfinite(thin.products).all():
+            square = features.unit * features.unit
+            if not (np.isfinite(thin.products).all() and np.isfinite(square)):
                 raise ValueError(
                     f"the products of the kernel's features hold infinite or undefined values; {_remedy(self.kernel)}"
+                )
+            largest = float(np.diagonal(thin.products).max())
+            if square < np.finfo(np.float64).tiny or 0.0 < largest < _SMALLEST:
+                raise ValueError(
+                    f"the products of the kernel's features are too small to compute with; {_remedy(self.kernel)}"
                 )
         return thin
 

@@ -317,19 +317,18 @@ def fit_lssvm_bank(
 
 def _expansion(bank: LSSVMBank, features: Features, groups: list[RowGroupGram]) -> Expansion:
     """Return the machines in terms of features: at the mean of its rows each says the mean of its targets."""
-    # The coefficients add up to zero. About a mean, what rounding leaves of that does not count.
-    centred = replace(features, values=features.values - features.values.mean(axis=0))
-    weights = centred.weights(bank.dual_coef.T, bank.gamma)
-    shares = [group.weights / group.total for group in groups]
-    rows = np.concatenate([group.rows for group in groups])
-    ends = np.cumsum([0, *(group.rows.size for group in groups)])
-    means = (
-        sparse.csr_array((np.concatenate(shares), rows, ends), (len(groups), len(features.values)))
-        @ features.values
-    )
+    weights = np.empty((features.orders.size, bank.intercept.size))
     constant = np.empty(bank.intercept.size)
-    for group, share, mean in zip(groups, shares, means, strict=True):
-        constant[group.columns] = share @ group.targets - mean @ weights[:, group.columns]
+    for group in groups:
+        # The coefficients add up to zero. About their rows' mean, what rounding leaves of that does not count.
+        shares = group.weights / group.total
+        own = features.of(group.rows)
+        mean = shares @ own.values
+        own.values[...] -= mean
+        coef = bank.dual_coef[np.ix_(group.columns, group.rows)].T
+        found = own.weights(coef, bank.gamma[group.columns])
+        weights[:, group.columns] = found
+        constant[group.columns] = shares @ group.targets - mean @ found
     return Expansion(weights, constant, features.unit)
 
 

@@ -10,6 +10,8 @@ from onnx import ModelProto
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 
+from polymargin.densities._base import DensityClassifier
+from polymargin.estimators.kernel_logistic import KernelLogisticClassifier
 from polymargin.machines.lssvm import LSSVMBank
 from polymargin.onnx._graph import Array
 from polymargin.onnx.convert import column_parts, first_step, initial_types
@@ -103,12 +105,13 @@ def _random_columns(model: Any, inputs: list[Any], n_rows: int, random: Any) -> 
 
 
 def _spread(model: Any, n_columns: int) -> tuple[Array, Array]:
-    """Return mean and standard deviation of the columns that a model was fitted on, if anything in it knows them."""
+    """Return middle and spread of the columns that a model was fitted on, if anything in it knows them."""
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     for step in steps:
-        mean, scale = (np.asarray(getattr(step, name, None)) for name in ("mean_", "scale_"))
-        if mean.shape == scale.shape == (n_columns,):
-            return mean, scale
+        for names in (("mean_", "scale_"), ("center_", "scale_"), ("data_min_", "data_range_")):
+            middle, spread = (np.asarray(getattr(step, name, None)) for name in names)
+            if middle.shape == spread.shape == (n_columns,):
+                return (middle + 0.5 * spread, 0.3 * spread) if names[0] == "data_min_" else (middle, spread)
     rows = _training_rows(steps[0])
     if rows is not None:
         return rows.mean(axis=0), rows.std(axis=0)
@@ -116,9 +119,15 @@ def _spread(model: Any, n_columns: int) -> tuple[Array, Array]:
 
 
 def _training_rows(model: Any) -> Array | None:
-    """Return the rows that one of our machines keeps, None if it keeps none."""
-    bank = getattr(getattr(model, "members_", [model])[0], "bank_", None)
+    """Return the rows that one of our models keeps, None if it keeps none."""
+    model = getattr(model, "members_", [model])[0]
+    if isinstance(model, DensityClassifier):
+        sample = model._sample
+        return dense(sample.rows) + (0.0 if sample.centre is None else sample.centre)
+    bank = getattr(model, "bank_", None)
     rows = bank.data.X if isinstance(bank, LSSVMBank) else getattr(bank, "vectors", None)
+    if isinstance(model, KernelLogisticClassifier):
+        rows = model._rows
     return None if rows is None else dense(rows)
 
 
