@@ -19,7 +19,7 @@ from polymargin.outputs import Outputs
 from polymargin.papers.bravo2010 import FIGURES, TABLES
 from polymargin.papers.bravo2010.figure1 import SLOPES, sigmoid
 from polymargin.papers.bravo2010.partitions import METRICS, Partitions, kernel_gamma, scaled
-from polymargin.papers.bravo2010.plain_coupling import PlainCoupling, newton_sigmoids
+from polymargin.papers.bravo2010.plain_coupling import PlainCoupling, early_sigmoids
 from polymargin.reproduction import Key, ReproductionError, load_protocol, run_experiment
 
 runner = CliRunner()
@@ -196,7 +196,7 @@ def test_a_newton_step_that_loses_is_not_taken():
     # Outputs that are large and on the wrong sides, from which an undamped step leads far away.
     z = np.array([[-20.0], [-10.0], [1.0], [30.0], [-5.0]])
     signs = np.array([[1.0], [-1.0], [1.0], [-1.0], [1.0]])
-    found = newton_sigmoids(z, signs, np.ones_like(z), 0.1)
+    found = early_sigmoids(z, signs, np.ones(5), 0.1)
     u = z * found.slope + found.intercept
     assert np.logaddexp(0.0, -signs * u).sum() <= np.logaddexp(0.0, -signs * z).sum()
     assert np.abs(found.slope).max() < 10.0

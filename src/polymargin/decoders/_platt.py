@@ -77,7 +77,7 @@ def fit_sigmoids(
            [0.88]])
     """
     weights = np.ones(margins.shape[0]) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    z, positive, w = _used(np.asarray(margins, dtype=np.float64), signs, weights)
+    z, positive, w = rows_used(np.asarray(margins, dtype=np.float64), signs, weights)
     slope, intercept, norm = _fit(z, positive, w, smoothing)
     falling = np.flatnonzero(slope < 0.0) if increasing else np.empty(0, dtype=int)
     if falling.size:
@@ -88,7 +88,7 @@ def fit_sigmoids(
     return Sigmoids(slope, intercept, norm)
 
 
-def _used(margins: Array, signs: Array, weights: Array) -> tuple[Array, Array, Array]:
+def rows_used(margins: Array, signs: Array, weights: Array) -> tuple[Array, Array, Array]:
     """Return margins, sides and weights of the rows that each column uses, side by side, shape (L, m).
 
     Columns that use fewer rows than others are filled up with rows of no weight.
@@ -125,15 +125,18 @@ def _fit(z: Array, positive: Array, weights: Array, smoothing: bool) -> tuple[Ar
     )
     targets = np.where(positive, high[:, np.newaxis], low[:, np.newaxis])
     flat = np.stack([np.zeros_like(mean), np.log((above + 1.0) / (below + 1.0))])
-    (slope, intercept), norm = _newton(x, targets, shares, flat)
+    (slope, intercept), norm = newton_steps(x, targets, shares, flat)
     slope = np.where(varies, slope / spread, 0.0)
     return slope, intercept - slope * mean, norm
 
 
-def _newton(x: Array, targets: Array, weights: Array, theta: Array) -> tuple[Array, Array]:
+def newton_steps(
+    x: Array, targets: Array, weights: Array, theta: Array, least_gain: Array | None = None
+) -> tuple[Array, Array]:
     """Minimise the mean cross-entropies, all columns at once, from ``theta``: slopes and intercepts, shape (2, L).
 
-    Return where they are least, and the largest entries of the gradients there.
+    Return where they are least, and the largest entries of the gradients there. A column whose step gains less than its
+    ``least_gain``, shape (L,), takes no other.
     """
     powers = np.stack([np.square(x), x, np.ones_like(x)], axis=1)
     signs = 2.0 * targets - 1.0
@@ -164,6 +167,7 @@ def _newton(x: Array, targets: Array, weights: Array, theta: Array) -> tuple[Arr
         step = np.stack([h_ab * g_b - h_bb * g_a, h_ab * g_a - h_aa * g_b])
         step /= np.where(going, determinant, np.inf)
         promise = g_a * step[0] + g_b * step[1]
+        before = value
         # Near the minimum the gain is below the rounding of the loss: there the full step is as good as any.
         enough = value + 4.0 * np.finfo(np.float64).eps * (1.0 + value)
         length = np.ones(len(x))
@@ -177,4 +181,6 @@ def _newton(x: Array, targets: Array, weights: Array, theta: Array) -> tuple[Arr
             going &= length >= _SHORTEST
             length[~going] = 0.0
         theta = trial
+        if least_gain is not None:
+            going &= before - value >= least_gain
     return theta, np.abs(gradient).max(axis=0)

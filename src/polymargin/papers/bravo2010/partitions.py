@@ -262,7 +262,6 @@ def _pairwise_decoders(least_gain: float) -> dict[str, ProbabilisticDecoder]:
 
 def _one_vs_all_decoders(plan: Mapping[str, Any], seed: int) -> dict[str, ProbabilisticDecoder]:
     """Return the decoders of one-vs-all outputs by method."""
-
     return {
         "mcp_svm_ann": _network(plan["hidden"], plan["epochs"], seed),
         "mcp_honest": _network(plan["hidden"], plan["epochs"], seed, in_sample=False),

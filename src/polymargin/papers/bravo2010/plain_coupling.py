@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from scipy.special import expit
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Coupling
 from polymargin.decoders._base import Array
-from polymargin.decoders._platt import Sigmoids, fit_sigmoids
+from polymargin.decoders._platt import Sigmoids, fit_sigmoids, newton_steps, rows_used
 from polymargin.outputs import Outputs
 
-__all__ = ["PlainCoupling", "newton_sigmoids"]
-
-#: On the diagonal of the curvature: far out there is none left.
-_LEAST_CURVATURE = 1e-12
+__all__ = ["PlainCoupling", "early_sigmoids"]
 
 
 class PlainCoupling(Coupling):
@@ -56,50 +50,33 @@ class PlainCoupling(Coupling):
         if self.least_gain is None:
             self.sigmoids_ = fit_sigmoids(outputs.margins, targets, sample_weight, smoothing=False)
         else:
-            weights: Any = 1.0 if sample_weight is None else sample_weight[:, np.newaxis]
-            used = weights * (targets != 0)
-            self.sigmoids_ = newton_sigmoids(outputs.margins, targets, used, self.least_gain)
+            weights = np.ones(len(targets)) if sample_weight is None else sample_weight
+            self.sigmoids_ = early_sigmoids(outputs.margins, targets, weights, self.least_gain)
         return self
 
 
-def newton_sigmoids(margins: Array, signs: Array, weights: Array, least_gain: float) -> Sigmoids:
+def early_sigmoids(margins: Array, signs: Array, weights: Array, least_gain: float) -> Sigmoids:
     """Take Newton steps from slope one and intercept zero towards the likeliest sigmoids, as long as they gain enough.
 
     Parameters
     ----------
-    margins, signs, weights : ndarray of shape (n, L)
-        The outputs of L machines, on which side each row is, and how much it counts there.
+    margins, signs : ndarray of shape (n, L)
+        The outputs of L machines, and on which side each row is; zero for a row that a machine does not use.
+    weights : ndarray of shape (n,)
+        Row weights.
     least_gain : float
-        The first step that raises a column's log-likelihood by less is its last; one that lowers it is not taken.
+        The first step that raises a column's log-likelihood by less is its last.
 
     Examples
     --------
     >>> z = np.array([[-2.0], [-1.0], [1.0], [2.0]])
-    >>> [newton_sigmoids(z, np.sign(z), np.ones_like(z), gain).slope.round(2).tolist() for gain in (1.0, 0.1)]
+    >>> [early_sigmoids(z, np.sign(z), np.ones(4), gain).slope.round(2).tolist() for gain in (1.0, 0.1)]
     [[1.82], [3.63]]
     """
-    positive = signs > 0
-    slope, intercept = np.ones(margins.shape[1]), np.zeros(margins.shape[1])
-    going = np.ones(margins.shape[1], dtype=bool)
-
-    def loss(slope: Array, intercept: Array) -> Array:
-        u = margins * slope + intercept
-        return (weights * (np.logaddexp(0.0, u) - positive * u)).sum(axis=0)
-
-    value = loss(slope, intercept)
-    while going.any():
-        p = expit(margins * slope + intercept)
-        error, curvature = weights * (p - positive), weights * p * (1.0 - p)
-        by_slope, by_intercept = (error * margins).sum(axis=0), error.sum(axis=0)
-        of_slope = (curvature * margins**2).sum(axis=0) + _LEAST_CURVATURE
-        of_intercept = curvature.sum(axis=0) + _LEAST_CURVATURE
-        of_both = (curvature * margins).sum(axis=0)
-        determinant = of_slope * of_intercept - of_both**2
-        new_slope = slope - (of_intercept * by_slope - of_both * by_intercept) / determinant
-        new_intercept = intercept - (of_slope * by_intercept - of_both * by_slope) / determinant
-        new_value = loss(new_slope, new_intercept)
-        better = going & (new_value < value)
-        slope, intercept = np.where(better, new_slope, slope), np.where(better, new_intercept, intercept)
-        going = better & (value - new_value >= least_gain)
-        value = np.where(better, new_value, value)
-    return Sigmoids(slope, intercept, np.full(slope.size, np.nan))  # at no maximum: nobody asks how near
+    z, positive, used = rows_used(margins, signs, weights)
+    total = used.sum(axis=1)
+    start = np.stack([np.ones(len(z)), np.zeros(len(z))])
+    (slope, intercept), norm = newton_steps(
+        z, positive.astype(np.float64), used / total[:, np.newaxis], start, least_gain / total
+    )
+    return Sigmoids(slope, intercept, norm)
