@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -9,11 +10,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymargin.codebooks import Part
+from polymargin.dealing import Deal
 
 Array = NDArray[Any]
 
 #: Where outputs come from. A decoder that learns must not learn from ``in_sample`` outputs unless it is told to.
 Provenance = Literal["in_sample", "leave_one_out", "out_of_fold", "new"]
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Outputs of machines trained without a fold of the rows, for every fold.
+
+    Attributes
+    ----------
+    numbers : ndarray of int, shape (n,)
+        The fold of every row.
+    margins : ndarray of shape (F, n, L)
+        For every fold: of its rows, the margins of machines trained without the fold; of the other rows, those of
+        machines trained without the fold and without the row. A decoder that learns from the latter knows nothing of
+        the labels in the fold.
+    """
+
+    numbers: Array
+    margins: Array
+
+    def part(self, part: Part) -> Nested:
+        """Return the outputs of one of several joined codebooks."""
+        return Nested(self.numbers, self.margins[:, :, part.columns] * part.signs)
+
+    def rows(self, rows: Array) -> Nested:
+        """Return the outputs of some of the rows."""
+        return Nested(self.numbers[rows], self.margins[:, rows])
 
 
 @dataclass(frozen=True)
@@ -33,9 +61,12 @@ class Outputs:
     norms : ndarray of shape (L,) or None
         ‖w‖, the norms of the machines' weight vectors, where they are known.
     exact : ndarray of shape (n, L) or None
-        Of leave-one-out outputs, the margins as they are. A machine that has learned nothing says the mean of the
-        targets; without the row that mean is a little nearer to the other side, so the margins would tell the row's own
-        class, backwards, to a decoder that learns from them. ``margins`` are therefore taken back to the mean of all.
+        Of leave-one-out outputs, the margins as they are. ``margins`` has the leave-one-out shift of the target mean
+        removed: it is anti-correlated with the row's label, and a learned decoder would exploit it.
+    dealt : Deal or None
+        The rows in a random order, from which a decoder that cross-fits takes its folds; None: shuffled by itself.
+    nested : Nested or None
+        Of leave-one-out outputs, those of machines that were trained without a fold of the rows.
     """
 
     margins: Array
@@ -44,6 +75,31 @@ class Outputs:
     noise: Array | None = None
     norms: Array | None = None
     exact: Array | None = None
+    dealt: Deal | None = None
+    nested: Nested | None = None
+
+    def deal(self, class_index: Array) -> Deal:
+        """Return the rows, which are of these classes, in a random order."""
+        return Deal.of(self.margins, class_index) if self.dealt is None else self.dealt
+
+    def held_out(self, class_index: Array, n_folds: int) -> Iterator[tuple[Outputs, Array, Array]]:
+        """Yield, for every fold, outputs of all rows, a mask of the rows to learn from, and the rows of the fold.
+
+        Where there are nested outputs, the machines have not seen the labels of the fold. A row that is the only one
+        of its class is never held out.
+        """
+        plain = replace(self, nested=None)
+        if self.nested is None:
+            numbers = self.deal(class_index).fold_numbers(n_folds)
+        else:
+            numbers = self.nested.numbers
+        alone = np.bincount(class_index)[class_index] == 1
+        for fold in range(int(numbers.max()) + 1):
+            held = (numbers == fold) & ~alone
+            kept = ~held
+            if held.any() and np.unique(class_index[kept]).size == np.unique(class_index).size:
+                margins = self.margins if self.nested is None else self.nested.margins[fold]
+                yield replace(plain, margins=margins, exact=None), kept, np.flatnonzero(held)
 
     def part(self, part: Part) -> Outputs:
         """Return the outputs of one of several joined codebooks."""
@@ -54,6 +110,8 @@ class Outputs:
             None if self.noise is None else self.noise[part.columns],
             None if self.norms is None else self.norms[part.columns],
             None if self.exact is None else self.exact[:, part.columns] * part.signs,
+            self.dealt,
+            None if self.nested is None else self.nested.part(part),
         )
 
     def rows(self, rows: Array) -> Outputs:
@@ -63,6 +121,8 @@ class Outputs:
             margins=self.margins[rows],
             variances=None if self.variances is None else self.variances[rows],
             exact=None if self.exact is None else self.exact[rows],
+            dealt=None if self.dealt is None else self.dealt.take(rows),
+            nested=None if self.nested is None else self.nested.rows(rows),
         )
 
     def __post_init__(self) -> None:

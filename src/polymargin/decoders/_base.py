@@ -7,12 +7,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from polymargin.codebooks import Codebook
 from polymargin.outputs import Outputs
 
 Array = NDArray[Any]
+
+#: The folds that a decoder is cross-fitted in.
+FOLDS = 5
 
 
 class Decoder(BaseEstimator):
@@ -81,6 +84,30 @@ class ProbabilisticDecoder(Decoder):
     def scores(self, outputs: Outputs) -> Array:
         """Return the log-probabilities."""
         return self.log_proba(outputs)
+
+    def cross_fit(
+        self, codebook: Codebook, outputs: Outputs, class_index: Array, *, sample_weight: Array | None = None
+    ) -> Array:
+        """Return log-probabilities of honest outputs from decoders fitted on the other folds, shape (n, K).
+
+        The machines are not trained again: their outputs are honest already.
+        """
+        log_p = self._prior_log_proba(codebook, class_index, sample_weight)
+        for held, kept, fold in outputs.held_out(class_index, FOLDS):
+            fitted = clone(self).fit(
+                codebook,
+                held.rows(kept),
+                class_index[kept],
+                sample_weight=None if sample_weight is None else sample_weight[kept],
+            )
+            assert isinstance(fitted, ProbabilisticDecoder)
+            log_p[fold] = fitted.log_proba(held.rows(fold))
+        return log_p
+
+    def _prior_log_proba(self, codebook: Codebook, class_index: Array, sample_weight: Array | None) -> Array:
+        """Return the logarithms of the class frequencies, for rows that no fold holds out, shape (n, K)."""
+        counts = np.bincount(class_index, sample_weight, minlength=codebook.n_classes) + 0.5
+        return np.tile(np.log(counts / counts.sum()), (class_index.size, 1))
 
 
 def tie_break(codebook: Codebook, margins: Array, size: float) -> Array:

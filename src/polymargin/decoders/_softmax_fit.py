@@ -127,6 +127,7 @@ def fit_softmax(
     intercept_ridge: float = 0.0,
     anchor: Array | None = None,
     scale_ridge: float = 0.0,
+    offset: Array | None = None,
     start: SoftmaxFit | None = None,
     tol: float = 1e-7,
     max_iter: int = 100,
@@ -152,6 +153,9 @@ def fit_softmax(
         W, such as the log-probabilities of a first decoder.
     scale_ridge : float, default=0.0
         λ_s, which pulls the anchor's scale to one; with zero it is free.
+    offset : ndarray of shape (K,) or None
+        A constant that is added to the logits, such as the logarithms of the class frequencies, to which the ridge of
+        the intercept then pulls. It is not part of what is returned.
     start : SoftmaxFit or None
         Where to start, such as the fit with another ridge; None: B = 0, b = 0, s = 1.
     tol : float, default=1e-7
@@ -184,6 +188,7 @@ def fit_softmax(
         intercept_ridge,
         None if anchor is None else np.asarray(anchor, kind),
         scale_ridge,
+        offset,
     )
     if start is None:
         first = np.zeros((features.shape[1], targets.shape[1])), np.zeros(targets.shape[1]), 1.0

@@ -38,6 +38,8 @@ class Problem:
         W.
     scale_ridge : float
         λ of the anchor's scale.
+    offset : ndarray of shape (K,) or None
+        What is added to the logits of every row.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Problem:
         intercept_ridge: float,
         anchor: Array | None,
         scale_ridge: float,
+        offset: Array | None = None,
     ):
         n, d = features.shape
         n_classes = targets.shape[1]
@@ -72,6 +75,7 @@ class Problem:
             unit, rest = _powers_of_two(np.sqrt(np.mean(spread**2, dtype=np.float64)))
             self.anchor_unit, self.anchor_rest = float(unit), float(rest)
             self.W = np.ascontiguousarray(anchor.T) / self.kind.type(unit)
+        self.offset = None if offset is None else np.asarray(offset, self.kind)[:, np.newaxis]
         self.scale_ridge = scale_ridge / self.anchor_unit**2
         self.step = NewtonSteps(self.A, self.W, self.mass, self.ridge, self.scale_ridge, self.total)
 
@@ -98,7 +102,9 @@ class Problem:
         return logits
 
     def loss(self, logits: Array) -> tuple[float, Array]:
-        """Return the cross-entropy and the class probabilities."""
+        """Return the cross-entropy and the class probabilities; the offset is not part of the logits."""
+        if self.offset is not None:
+            logits = logits + self.offset
         shifted = logits - logits.max(axis=0)
         P = np.exp(shifted)
         sums = P.sum(axis=0)

@@ -7,28 +7,29 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import entr
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
-from polymargin.decoders._folds import deal_rows
 from polymargin.decoders._softmax_fit import SoftmaxFit, fit_softmax, mean_fit, smooth_targets
+from polymargin.decoders._temper import temper, tempered
 from polymargin.decoders.coupling import Coupling
 from polymargin.outputs import Outputs
 
 #: With more machines than this, their squares are left out; the squares' ridge is this times that of the outputs.
 _SQUARED, _CURVED = 60, 3.0
-#: A ridge smaller by this factor is tried where the honest log-loss is below this share of the classes' entropy. Where
-#: classes overlap more, leave-one-out outputs would tell a decoder with so much freedom the labels, not the classes.
-_SMALLER, _CLEAR = 16.0, 0.3
-#: Into so many folds rows are dealt to compare ridges; rough fits, to this gradient norm, will do to compare kernels.
-_FOLDS, ROUGH = 2, 1e-4
-#: The gradient norm at which the fits of the halves end.
+#: The ridges to choose from, in multiples of half the number of machines (or of classes, if there are more).
+RIDGES: tuple[float, ...] = (1.0, 1.0 / 16.0)
+#: The folds that rows are dealt into to compare them.
+N_FOLDS = 2
+#: The gradient norm at which the fits of the folds end.
 _CROSS_TOL = 1e-6
 #: Outputs that hardly differ are not blown up: what is left in them is how each row's absence moves its surroundings.
 _LEAST_SPREAD = 0.25
-#: Outputs below this are silence.
+#: Outputs smaller than this are treated as zero, and so are those that differ by less.
 _SILENT = 1e-9
+#: A weak ridge that pulls the scale of the first guess, in natural units, to one: it keeps the scale finite where outputs
+#: hardly differ, and costs a tenth of a nat at a scale of five.
+_SCALE_RIDGE = 0.01
 
 
 class _Rows(NamedTuple):
@@ -138,58 +139,82 @@ class CoupledSoftmax(ProbabilisticDecoder):
         weights = np.ones(class_index.size) if sample_weight is None else sample_weight
         self.prior_shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
         self.cross_log_proba_: Array | None = None
+        self.trust_ = 1.0
         self.ridge_ = default_ridge(codebook) if self.ridge is None else float(self.ridge)
-        start = self._choose_ridge(outputs.margins, class_index, weights) if self.ridge is None else None
+        start = self._choose_ridge(outputs, class_index, weights) if self.ridge is None else None
         self._guess(outputs.margins, class_index, weights)
         rows = _Rows(*self._read(outputs.margins), class_index, weights)
-        self.fit_ = self._learn(rows, self.ridge_, self.tol, start)
+        fit = self._learn(rows, self.ridge_, self.tol, start)
+        if self.trust_ < 1.0:
+            log_prior = self._prior_log_proba(codebook, class_index, weights)[0]
+            intercept = self.trust_ * (fit.intercept - log_prior) + log_prior
+            fit = replace(fit, coef=self.trust_ * fit.coef, scale=self.trust_ * (fit.scale or 0.0), intercept=intercept)
+        self.fit_ = fit
         return self
 
-    def _choose_ridge(self, margins: Array, class_index: Array, weights: Array) -> SoftmaxFit:
-        """Decode each half of the rows by what is learned from the other; try a smaller ridge if classes are clear.
+    def cross_fit(
+        self, codebook: Codebook, outputs: Outputs, class_index: Array, *, sample_weight: Array | None = None
+    ) -> Array:
+        """Return cross-fitted log-probabilities, with the ridge chosen by them unless it is given, shape (n, K)."""
+        super().fit(codebook, outputs, class_index)
+        weights = np.ones(class_index.size) if sample_weight is None else sample_weight
+        self._choose_ridge(outputs, class_index, weights)
+        assert self.cross_log_proba_ is not None
+        return self.cross_log_proba_
 
-        Return the mean of what the halves learned, from which what all rows teach is not far.
+    def _choose_ridge(self, outputs: Outputs, class_index: Array, weights: Array) -> SoftmaxFit:
+        """Set the ridge of least cross-fitted log-loss, and the cross-fitted log-probabilities.
+
+        Return the average of the folds' fits, a warm start for the fit to all rows.
         """
-        halves = self._halves(margins, class_index, weights)
+        folds = self._folds(outputs, class_index, weights)
         tol = max(self.tol, _CROSS_TOL)
-
-        def crossed(ridge: float, starts: list[SoftmaxFit]) -> tuple[Array, Array, list[SoftmaxFit]]:
-            log_p = np.empty((class_index.size, self.codebook_.n_classes))
+        total = weights.sum()
+        best: tuple[float, Array, Array, list[SoftmaxFit]] | None = None
+        for ridge in default_ridge(self.codebook_) * np.array(RIDGES) if self.ridge is None else [self.ridge]:
+            log_p = self._prior_log_proba(self.codebook_, class_index, weights)
             fits: list[SoftmaxFit] = []
-            for number, (half, rows, kept, fold) in enumerate(halves):
-                start = starts[number] if starts else fits[0] if fits else None
-                fits.append(half._learn(rows.part(kept), ridge, tol, start))
+            for number, (decoder, rows, kept, fold) in enumerate(folds):
+                start = best[3][number] if best is not None else fits[-1] if fits else None
+                fits.append(decoder._learn(rows.part(kept), ridge, tol, start))
                 held = rows.part(fold)
                 log_p[fold] = fits[-1].log_proba(held.features, held.anchor)
-            return log_p, -log_p[np.arange(class_index.size), class_index], fits
+            losses = -log_p[np.arange(class_index.size), class_index]
+            if best is not None:
+                gains = best[2] - losses
+                gain = weights @ gains / total
+                if gain <= np.sqrt(weights @ np.square(gains - gain)) / total:
+                    continue
+            best = float(ridge), log_p, losses, fits
+        assert best is not None
+        self.ridge_ = best[0]
+        self._temper(best[1], folds, class_index, weights)
+        return mean_fit(best[3])
 
-        self.cross_log_proba_, losses, fits = crossed(self.ridge_, [])
-        total = weights.sum()
-        shares = np.bincount(class_index, weights) / total
-        if weights @ losses < _CLEAR * float(entr(shares).sum()) * total:
-            log_p, smaller, freer = crossed(self.ridge_ / _SMALLER, fits)
-            gains = losses - smaller
-            gain = weights @ gains / total
-            error = np.sqrt(weights @ np.square(gains - gain)) / total
-            if gain > error:
-                self.cross_log_proba_, self.ridge_, fits = log_p, self.ridge_ / _SMALLER, freer
-        return mean_fit(fits)
+    def _temper(self, log_p: Array, folds: list[Any], class_index: Array, weights: Array) -> None:
+        """Set how far the probabilities are trusted, and the cross-fitted ones tempered by what other folds say."""
+        log_prior = self._prior_log_proba(self.codebook_, class_index, weights)
+        for _, _, kept, fold in folds:
+            of_others = self._prior_log_proba(self.codebook_, class_index[kept], weights[kept])
+            log_prior[fold] = of_others[0]
+        self.trust_ = temper(log_p, log_prior, class_index, weights)
+        self.cross_log_proba_ = log_p.copy()
+        for _, _, kept, fold in folds:
+            trust = temper(log_p[kept], log_prior[kept], class_index[kept], weights[kept])
+            self.cross_log_proba_[fold] = tempered(log_p[fold], log_prior[fold], trust)
 
-    def _halves(
-        self, margins: Array, class_index: Array, weights: Array
+    def _folds(
+        self, outputs: Outputs, class_index: Array, weights: Array
     ) -> list[tuple[CoupledSoftmax, _Rows, Array, Array]]:
-        """Return, for each half, a decoder with its first guess, all rows as it reads them, its own and the others."""
-        halves: list[tuple[CoupledSoftmax, _Rows, Array, Array]] = []
-        for fold in deal_rows(margins, class_index, _FOLDS):
-            kept = np.ones(class_index.size, dtype=bool)
-            kept[fold] = False
-            if np.unique(class_index[kept]).size < self.codebook_.n_classes:
-                kept[:] = True  # a class of one row has no halves
-            half = copy(self)
-            half._guess(margins[kept], class_index[kept], weights[kept])
-            rows = _Rows(*half._read(margins.clip(*half.range_)), class_index, weights)
-            halves.append((half, rows, kept, fold))
-        return halves
+        """Return, for every fold, a decoder with its first guess, all rows as it reads them, its own and the others."""
+        folds: list[tuple[CoupledSoftmax, _Rows, Array, Array]] = []
+        for held, kept, fold in outputs.held_out(class_index, N_FOLDS):
+            margins = held.margins
+            decoder = copy(self)
+            decoder._guess(margins[kept], class_index[kept], weights[kept])
+            rows = _Rows(*decoder._read(margins.clip(*decoder.range_)), class_index, weights)
+            folds.append((decoder, rows, kept, fold))
+        return folds
 
     def _guess(self, margins: Array, class_index: Array, weights: Array) -> None:
         """Fit the first guess."""
@@ -202,22 +227,44 @@ class CoupledSoftmax(ProbabilisticDecoder):
             self.coupling_ = Coupling().fit(codebook, honest, class_index, sample_weight=weights)
 
     def _learn(self, rows: _Rows, ridge: float, tol: float, start: SoftmaxFit | None) -> SoftmaxFit:
-        """Fit the softmax around the first guess."""
+        """Fit the softmax around the first guess.
+
+        The fit is about the class frequencies: to say nothing is to say these. So the first guess counts relative to
+        them if it is a coupling; else, where it is outputs, relative to their mean and in units of their spread.
+        """
         n_classes = self.codebook_.n_classes
-        share = self.smoothing / (self.smoothing + rows.weights.sum())
+        total = rows.weights.sum()
+        share = self.smoothing / (self.smoothing + total)
+        targets = smooth_targets(rows.class_index, n_classes, share * (n_classes - 1) / n_classes)
+        offset = np.log(rows.weights @ targets / total)
+        if self.coupling_ is not None:
+            middle, unit = offset, 1.0
+        else:
+            middle = rows.weights @ rows.anchor / total
+            unit = float(np.sqrt(rows.weights @ np.square(rows.anchor - middle).mean(axis=1) / total))
         problem: dict[str, Any] = {
             "features": rows.features,
-            "targets": smooth_targets(rows.class_index, n_classes, share * (n_classes - 1) / n_classes),
+            "targets": targets,
             "sample_weight": rows.weights,
             "ridge": self._ridges(ridge),
             "intercept_ridge": ridge,
+            "offset": offset,
             "tol": tol,
         }
-        fit = fit_softmax(**problem, anchor=rows.anchor, start=start)
-        if fit.scale is not None and fit.scale < 0.0:
+        fit = None
+        if unit > _SILENT:
+            if start is not None and start.scale is not None:
+                intercept = start.intercept - offset + start.scale * middle
+                start = replace(start, scale=start.scale * unit, intercept=intercept)
+            fit = fit_softmax(
+                **problem, anchor=(rows.anchor - middle) / unit, scale_ridge=_SCALE_RIDGE, start=start
+            )
+        if fit is None or fit.scale is None or fit.scale < 0.0:
             # A first guess that is best read backwards is worth nothing.
             fit = replace(fit_softmax(**problem), scale=0.0)
-        return fit
+        assert fit.scale is not None
+        scale = fit.scale / unit if unit > _SILENT else 0.0
+        return replace(fit, scale=scale, intercept=fit.intercept + offset - scale * middle)
 
     def log_proba(self, outputs: Outputs) -> Array:
         """Return the logarithms of the class probabilities, shape (n, K)."""

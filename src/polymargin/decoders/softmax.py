@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
-from polymargin.decoders._folds import deal_rows
 from polymargin.decoders._softmax_fit import (
     SoftmaxFit,
     few_features,
@@ -149,7 +148,7 @@ class Softmax(ProbabilisticDecoder):
         super().fit(codebook, outputs, class_index)
         assert outputs is not None
         self.prior_shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
-        rows = slice(None) if sample_weight is None else sample_weight > 0.0
+        rows = np.ones(class_index.size, dtype=bool) if sample_weight is None else sample_weight > 0.0
         class_index, margins = class_index[rows], outputs.margins[rows]
         weights = np.ones(class_index.size) if sample_weight is None else sample_weight[rows]
         mean, spread = _moments(margins, weights)
@@ -160,7 +159,7 @@ class Softmax(ProbabilisticDecoder):
         self.ridge_path_: dict[float, float] | None = None
         if self.ridge is None:
             n_folds = 5 if features.size * codebook.n_classes <= _MANY else 3
-            folds = deal_rows((margins - mean) / spread, class_index, n_folds)
+            folds = outputs.rows(np.flatnonzero(rows)).deal(class_index).folds(n_folds)
             self.ridge_, self.ridge_path_ = choose_ridge(features, targets, weights, folds)
         else:
             self.ridge_ = float(self.ridge)

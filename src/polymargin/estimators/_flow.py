@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -19,7 +20,9 @@ from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, Progress, notes, shown
 from polymargin._threads import blas_threads_for, threads
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
+from polymargin.dealing import Deal
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
+from polymargin.estimators._copies import find_copies
 from polymargin.estimators._growth import SINGLE, TwoSides
 from polymargin.estimators._soft_labels import DecoderRows, are_soft, check_learnable, check_soft_labels
 from polymargin.kernels import Kernel, Precomputed, resolve_kernel
@@ -77,7 +80,13 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     def _outputs(self, X: Any, *, variances: bool) -> Outputs:
         """Return the outputs of the machines for new rows, which are validated already."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Any:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Any:
         """Fit the machines and the decoder.
 
         Parameters
@@ -87,7 +96,12 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Class labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Row weights: weight two counts like the row twice, weight zero like no row.
+            Row weights, which multiply the losses of the rows; a row of weight zero does not count.
+        groups : array-like of shape (n_samples,), default=None
+            The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
+            of one group are one observation: leave-one-out leaves all of them out, and folds keep them together.
+            None: every row is a group of its own, unless rows are likely copies of each other, of which a warning
+            tells.
 
         Returns
         -------
@@ -96,7 +110,7 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         """
         # A fit that is interrupted leaves nothing that passes for fitted, neither new nor old.
         self.__dict__.pop("decoder_", None)
-        data = self._training_rows(X, y, sample_weight)
+        data = self._training_rows(X, y, sample_weight, groups)
         decoder = self._resolved_decoder()
         with shown(self.verbose) as progress:
             with blas_threads_for(data.class_index.size):
@@ -106,23 +120,19 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             with threads(getattr(self, "n_jobs", None), n_rows), blas_threads_for(n_rows):
                 self._fit_machines(data, codebook, decoder, progress)
                 self.codebook_ = codebook
-                self.decoder_ = self._fit_decoder(
-                    decoder, data, weighted=sample_weight is not None, progress=progress
-                )
+                self.decoder_ = self._fit_decoder(decoder, data, progress=progress)
         return self
 
     def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
         """Return how many rows the matrices have that the machines are trained with."""
         return data.class_index.size
 
-    def _fit_decoder(
-        self, decoder: Decoder, data: TrainingRows, *, weighted: bool, progress: Progress | None
-    ) -> Decoder:
+    def _fit_decoder(self, decoder: Decoder, data: TrainingRows, *, progress: Progress | None) -> Decoder:
         """Fit the decoder on what the machines say of the training rows, if it learns."""
         outputs = None
         if decoder.learns:
             outputs = self._training_outputs(honest=not decoder.in_sample, progress=progress)
-        rows = self._decoder_rows(data, outputs, decoder, weighted=weighted)
+        rows = self._decoder_rows(data, outputs, decoder)
         with blas_threads_for(0):  # however many rows, a decoder's matrices are thin
             return decoder.fit(
                 self.codebook_,
@@ -132,11 +142,11 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
                 sample_weight=rows.weights,
             )
 
-    def _decoder_rows(
-        self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder, *, weighted: bool
-    ) -> DecoderRows:
+    def _decoder_rows(self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder) -> DecoderRows:
         """Return what the decoder is fitted on; a row with a soft label is divided among the classes."""
-        rows = DecoderRows(outputs, data.class_index, data.weights if weighted else None)
+        weights = data.effective_weights
+        # Stacked classifiers need not take weights.
+        rows = DecoderRows(outputs, data.class_index, None if (weights == 1.0).all() else weights)
         return rows if data.soft_labels is None else rows.divided(data.soft_labels)
 
     def predict(self, X: ArrayLike) -> Array:
@@ -205,7 +215,7 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     def _kernel(self) -> Kernel:
         return resolve_kernel(self.kernel, self.degree, self.coef0)
 
-    def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
+    def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
         """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
         kernel = self._kernel
         # The model keeps the rows: what becomes of the caller's array must not matter.
@@ -233,16 +243,40 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             self._check_classes(np.bincount(class_index, weights))
         else:
             check_learnable(soft_labels[weights > 0.0], self.classes_)
+        weights = weights * self._class_weights(class_index, soft_labels)
+        groups = None if groups is None else _group_numbers(groups, weights.size)
         self.support_ = self._trained_rows = np.flatnonzero(weights)
         if self.support_.size < weights.size:
             X = X[np.ix_(self.support_, self.support_)] if kernel.precomputed else X[self.support_]
+        class_index = class_index[self.support_]
+        if groups is not None:
+            groups = np.unique(groups[self.support_], return_inverse=True)[1]
+        elif soft_labels is None and not kernel.precomputed:
+            groups = find_copies(X, class_index)
         return TrainingRows(
             kernel.fitted(X, weights[self.support_]),
             X,
-            class_index[self.support_],
+            class_index,
             weights[self.support_],
             None if soft_labels is None else soft_labels[self.support_],
+            groups,
+            Deal.of(
+                X,
+                class_index,
+                precomputed=kernel.precomputed,
+                groups=groups,
+                random_state=getattr(self, "random_state", None),
+            ),
         )
+
+    def _class_weights(self, class_index: Array, soft_labels: Array | None) -> Array:
+        """Return what ``class_weight`` multiplies the weight of every row by, shape (n,)."""
+        class_weight = getattr(self, "class_weight", None)
+        if class_weight is None:
+            return np.ones(class_index.size)
+        labels = self.classes_[class_index]
+        of_classes = compute_class_weight(class_weight, classes=self.classes_, y=labels)
+        return of_classes[class_index] if soft_labels is None else soft_labels @ of_classes
 
     def _check_classes(self, counts: Array) -> None:
         """Refuse fewer than two classes, and a class whose rows do not count."""
@@ -315,6 +349,17 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = not pairwise
         tags.input_tags.pairwise = pairwise
         return tags
+
+
+def _group_numbers(groups: Any, n_rows: int) -> Array:
+    """Return the groups as numbers, shape (n,)."""
+    groups = column_or_1d(groups)
+    if groups.size != n_rows:
+        raise ValueError(f"X has {n_rows} rows, but there are groups for {groups.size}")
+    numbers = np.unique(groups.astype(str) if groups.dtype == object else groups, return_inverse=True)[1]
+    if numbers.max(initial=0) == 0:
+        raise ValueError("all rows belong to one group: none can be left out; give two groups or more")
+    return numbers
 
 
 def resolve_priors(priors: Any, class_weights: Array, classes: Array) -> Array | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
@@ -15,20 +14,13 @@ from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
-from polymargin.estimators._kernel_choice import (
-    KernelChoice,
-    candidates,
-    choose_kernel,
-    decoder_rows,
-    honest_log_proba,
-)
-from polymargin.estimators._shrinkage import FACTOR, cross_loss, promising, shrunk, worth_shrinking
+from polymargin.estimators._choice import Request, candidates, choose, cross_fitted_log_proba, decoder_rows
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import Kernel
-from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
+from polymargin.machines import LSSVMBank, TrainingRows
 from polymargin.machines._parameters import criterion_of
 from polymargin.outputs import Outputs
-from polymargin.selection.leave_one_out import Start
+from polymargin.selection.settings import DEFAULT, SearchSettings
 
 Array = NDArray[Any]
 
@@ -156,6 +148,8 @@ default="one-vs-one"
         decoding: Any = "coupled-softmax",
         selection: str | None = "loo",
         shared_parameters: bool = True,
+        search: SearchSettings | None = None,
+        class_weight: Any = None,
         priors: Any = None,
         classes: Any = None,
         n_jobs: int | None = None,
@@ -171,6 +165,8 @@ default="one-vs-one"
         self.decoding = decoding
         self.selection = selection
         self.shared_parameters = shared_parameters
+        self.search = search
+        self.class_weight = class_weight
         self.priors = priors
         self.classes = classes
         self.n_jobs = n_jobs
@@ -192,82 +188,56 @@ default="one-vs-one"
             raise ValueError(
                 f'unknown selection {self.selection!r}; choose "loo", "loo-exact", "gcv", "evidence" or None'
             )
-        choice = self._chosen_kernel(data, codebook, decoder, progress)
-        if choice is not None:
-            data = choice.data
-        self.kernel_losses_ = None if choice is None else choice.losses
-        self.bank_: LSSVMBank = self._trained(
-            data, codebook, decoder, progress, starts=None if choice is None else choice.starts
-        )
-        self.n_support_ = np.bincount(data.class_index, minlength=codebook.n_classes)
-
-    def _trained(
-        self,
-        data: TrainingRows,
-        codebook: Codebook,
-        decoder: Decoder,
-        progress: Progress | None,
-        *,
-        polished: bool = True,
-        starts: dict[int, Start] | None = None,
-    ) -> LSSVMBank:
-        """Return machines with one kernel."""
         gamma = self._resolved_gamma(data.X, data.weights)
-        if self.selection is None and (self.C is None or (gamma is None and data.kernel.tunable)):
+        tunable = any(kernel.tunable for kernel in self._kernels)
+        if self.selection is None and (self.C is None or (gamma is None and tunable)):
             raise ValueError(
                 'selection=None leaves nothing to choose C and gamma: give both, or use selection="loo"'
             )
-        return fit_lssvm_bank(
-            data,
+        settings = DEFAULT if self.search is None else self.search
+        if self.selection == "loo-exact":
+            settings = replace(settings, operations=np.inf)
+        request = Request(
             codebook,
-            C=self.C,
+            decoder,
+            C=None if self.C is None else self.C * self._weight_unit,
             gamma=gamma,
             selection=criterion_of(self.selection),
             pools=[np.arange(codebook.n_columns)] if self.shared_parameters else None,
-            polish=None if not polished else "all" if self.selection == "loo-exact" else "some",
-            starts=starts,
-            keep_factors=decoder.needs_variances and polished,
-            progress=progress,
+            settings=settings,
+            keep_factors=decoder.needs_variances,
         )
+        choice = choose(data, self._kernels, request, progress)
+        self.bank_: LSSVMBank = choice.bank
+        self._chosen_log_proba = choice.log_proba
+        self.search_results_ = choice.table
+        self.kernel_losses_ = choice.kernel_losses
+        self.shrinkage_ = 1.0 if choice.chosen is None else choice.chosen.smaller
+        self.n_support_ = np.bincount(data.class_index, minlength=codebook.n_classes)
 
-    def _fit_decoder(
-        self, decoder: Decoder, data: TrainingRows, *, weighted: bool, progress: Progress | None
-    ) -> Decoder:
-        """Fit the decoder; where C was selected, see whether it does better on machines with a much smaller one."""
-        fitted = super()._fit_decoder(decoder, data, weighted=weighted, progress=progress)
-        self.shrinkage_ = 1.0
-        bank = self.bank_
-        selected = self.C is None and self.selection in ("loo", "loo-exact")
-        if selected and worth_shrinking(fitted, data) and promising(bank, decoder):
-            self.bank_ = shrunk(bank)
-            other = super()._fit_decoder(clone(decoder), data, weighted=weighted, progress=progress)
-            if cross_loss(other, data) < cross_loss(fitted, data):
-                fitted, self.shrinkage_ = other, FACTOR
-            else:
-                self.bank_ = bank
+    def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
+        """Check what came in; the weights are divided by their mean, which multiplies a given C."""
+        data = super()._training_rows(X, y, sample_weight, groups)
+        self._weight_unit = float(data.weights.mean())
+        return data if self._weight_unit == 1.0 else replace(data, weights=data.weights / self._weight_unit)
+
+    def _fit_decoder(self, decoder: Decoder, data: TrainingRows, *, progress: Progress | None) -> Decoder:
+        fitted = super()._fit_decoder(decoder, data, progress=progress)
         self.bank_.data.release()
         return fitted
 
-    def _chosen_kernel(
-        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None
-    ) -> KernelChoice | None:
-        """Return the best of several kernels, None if the parameters name one."""
-        kernels = self._kernels
-        if len(kernels) == 1:
-            return None
-        train = _CoarseTraining(self, codebook, decoder, progress)
-        return choose_kernel(data, kernels, codebook, decoder, train, n_jobs=self.n_jobs)
-
     def _honest(self) -> tuple[DecoderRows, Array]:
-        """Return the rows the decoder learned from, and what it says of each having learned from others, (n, K)."""
+        """Return the rows the decoder learned from, and its log-probabilities of each, learned from others, (n, K)."""
         data = self.bank_.data
-        known = getattr(self.decoder_, "cross_log_proba_", None)
+        known = self._chosen_log_proba
+        if known is None:
+            known = getattr(self.decoder_, "cross_log_proba_", None)
         if known is not None:
             return decoder_rows(data, self.bank_), known
         decoder = self._resolved_decoder()
         assert isinstance(decoder, ProbabilisticDecoder)
         with blas_threads_for(data.class_index.size):
-            return honest_log_proba(data, self.bank_, self.codebook_, decoder)
+            return cross_fitted_log_proba(data, self.bank_, decoder)
 
     @property
     def _kernels(self) -> list[Kernel]:
@@ -322,7 +292,7 @@ default="one-vs-one"
     @property
     def C_(self) -> Array:
         """The regularisation of every machine, shape (L,)."""
-        return self.bank_.C
+        return self.bank_.C / self._weight_unit
 
     @property
     def gamma_(self) -> Array:
@@ -358,22 +328,3 @@ default="one-vs-one"
     def loo_margins_(self) -> Array:
         """The leave-one-out margins of the training rows, shape (n_support, L)."""
         return self.bank_.loo_margins
-
-
-@dataclass(frozen=True)
-class _CoarseTraining:
-    """Trains machines with the parameters of a coarse search, here or in another process."""
-
-    estimator: LSSVMClassifier
-    codebook: Codebook
-    decoder: Decoder
-    progress: Progress | None
-
-    def __call__(self, rows: TrainingRows, starts: dict[int, Start]) -> LSSVMBank:
-        return self.estimator._trained(
-            rows, self.codebook, self.decoder, self.progress, polished=False, starts=starts
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Elsewhere nobody looks at the progress, nor at what was learned before.
-        return {**self.__dict__, "estimator": clone(self.estimator), "progress": None}

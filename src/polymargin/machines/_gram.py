@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from polymargin.machines._rows import TrainingRows
 from polymargin.selection import evidence
 from polymargin.selection.samples import Part
 from polymargin.solvers.centring import Centring, centre
+from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.ridge import NotPositiveDefinite
 from polymargin.solvers.thin import ThinMatrix
 
@@ -140,44 +142,62 @@ class RowGroupGram:
         """The weight of all rows."""
         return float(self.weights.sum())
 
-    def samples_features(self, size: int) -> bool:
-        """Tell whether a sample of so many rows may come with features in place of the base matrix."""
-        return self.thin is not None and _serve(self.thin.orders.size, size)
+    @property
+    def n_features(self) -> int | None:
+        """The dimension of the kernel's feature map, where the features are used in place of the kernel matrix."""
+        return None if self.thin is None or self.left_out is not None else self.thin.orders.size
 
-    def few(self, size: int, by_features: bool = False) -> Part:
-        """Return a sample of about so many rows, whatever their order; all of them if there are no more."""
-        kept, weights, copies = self._sampled(size)
+    @cached_property
+    def left_out(self) -> LeftOut | None:
+        """The groups of rows that are left out together; None: every row by itself."""
+        return None if self.data.groups is None else LeftOut.of(self.data.groups[self.rows])
+
+    def shift(self, kept: Array) -> Array:
+        """Return what leaving a row, or its group, out of some rows does to the mean of their targets, (m, L).
+
+        It is anti-correlated with the row's own target, and is added to its leave-one-out margin; zero elsewhere.
+        """
+        weights = np.where(kept, self.weights, 0.0)[:, np.newaxis]
+        total = float(weights.sum())
+        moved = weights * (self.targets - weights[:, 0] @ self.targets / max(total, 1e-300))
+        if self.data.groups is not None:
+            member = np.unique(self.data.groups[self.rows], return_inverse=True)[1]
+            together = np.zeros((int(member.max()) + 1, moved.shape[1] + 1))
+            np.add.at(together, member, np.hstack([moved, weights]))
+            moved, weights = together[member, :-1], together[member, -1:]
+        shift = moved / np.maximum(total - weights, 1e-12 * max(total, 1e-300))
+        return np.where(kept[:, np.newaxis], shift, 0.0)
+
+    def part(self, share: float, least_rows: int, by_features: bool) -> Part:
+        """Return a sample of this share of every class, or all rows, with their features or the base matrix.
+
+        Equal rows of one class and weight are one row that stands for several.
+        """
+        kept = np.arange(self.rows.size)
+        if share < 1.0:
+            kept = np.flatnonzero(np.isin(self.rows, self.data.deal.sample(share, least_rows)))
+        first, inverse, copies = np.unique(
+            self._different[1][kept], return_index=True, return_inverse=True, return_counts=True
+        )[1:]
+        different = kept[np.sort(first)]
+        place = np.argsort(np.argsort(first, kind="stable"), kind="stable")
+        weights = np.bincount(place[inverse], self.weights[kept])
+        counts = np.bincount(place[inverse])
+        whole = different.size == self.rows.size
+        rows = self.rows[different]
         base: Any
         if by_features:
-            base = self.thin if kept is None else self._thin_among(self.rows[kept], weights)
+            base = self.thin if whole else self._thin_among(rows, weights)
         else:
-            base = self.base if kept is None else self._base_among(self.rows[kept])
-        if kept is None:
-            return Part(base, weights, self.targets, self.counted, copies)
-        counted = None if self.counted is None else self.counted[kept]
-        return Part(base, weights, self.targets[kept], counted, copies)
-
-    def affordable(self, operations: float) -> Part:
-        """Return as many rows as such a number of operations factor, with their features where these are fewer."""
-        size = int(operations ** (1 / 3))
-        if self.thin is None:
-            return self.few(size)
-        # Thin matrices are only multiplied, which is twice as fast as what is done to a square one.
-        return self.few(max(size, int(2.0 * operations / self.thin.orders.size**2)), by_features=True)
-
-    def _sampled(self, size: int) -> tuple[Array | None, Array, Array]:
-        """Return the places of about so many different rows, their weights, and how many rows each stands for.
-
-        None for the places if it is all of them; copies of a row are one row of their weight.
-        """
-        first, inverse = self._different
-        copies = self.data.weights[self.rows]
-        if self.rows.size == first.size <= size:
-            return None, self.weights, copies
-        part = np.arange(first.size)
-        if first.size > size:
-            part = _evenly(part, self.data.class_index[self.rows[first]], size)
-        return first[part], np.bincount(inverse, self.weights)[part], np.bincount(inverse, copies)[part]
+            base = self.base if whole else self._base_among(rows)
+        return Part(
+            base,
+            weights,
+            self.targets[different],
+            None if self.counted is None else self.counted[different],
+            None if copies.max() == 1 else counts.astype(np.float64),
+            None if self.data.groups is None else LeftOut.of(self.data.groups[rows]),
+        )
 
 
 def _serve(n_features: int, n_rows: int) -> bool:

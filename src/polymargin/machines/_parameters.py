@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymargin._progress import Count, Progress
-from polymargin._threads import blas_threads_for
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._rows import TrainingRows
 from polymargin.selection import evidence, leave_one_out
 from polymargin.selection.lattice import KERNELS
-from polymargin.selection.leave_one_out import Polish, Start
-
-if TYPE_CHECKING:
-    from polymargin.machines.lssvm import LSSVMBank
+from polymargin.selection.settings import SearchSettings
 
 Array = NDArray[Any]
 Selection = Literal["evidence", "loo", "gcv"]
@@ -66,68 +62,78 @@ def kernel_count(
     return count
 
 
-def set_parameters(
-    bank: LSSVMBank,
+def select_parameters(
+    data: TrainingRows,
     groups: list[RowGroupGram],
     C: float | Array | None,
     gamma: float | Array | None,
     selection: Selection,
     pools: Sequence[Array],
-    polish: Polish,
-    starts: dict[int, Start] | None,
-    count: Count,
-) -> None:
-    """Fill in C and gamma of the groups' columns, inferring what is None."""
-    kernel = bank.data.kernel
+    settings: SearchSettings,
+    progress: Progress | None,
+) -> tuple[Array, Array]:
+    """Return C and gamma of every column, shape (L,) each, selecting what is None."""
+    n_columns = sum(group.columns.size for group in groups)
+    kernel = data.kernel
     if not kernel.tunable:
         gamma = 1.0
-    for group in groups:
-        bank.C[group.columns] = np.nan if C is None else np.broadcast_to(C, bank.C.shape)[group.columns]
-        bank.gamma[group.columns] = (
-            np.nan if gamma is None else np.broadcast_to(gamma, bank.gamma.shape)[group.columns]
-        )
+    Cs, gammas = (
+        np.array(np.broadcast_to(np.nan if value is None else value, n_columns), dtype=np.float64)
+        for value in (C, gamma)
+    )
     if C is not None and gamma is not None:
-        return
+        return Cs, gammas
     assert not isinstance(C, np.ndarray), "C of every column with a gamma to select"
     assert not isinstance(gamma, np.ndarray), "gamma of every column with a C to select"
-    unit = kernel.unit_gamma(bank.data.X, bank.data.weights)
+    unit = kernel.unit_gamma(data.X, data.weights)
+    count = kernel_count(data, C, gamma, selection, pools, groups, progress)
+    for batch in in_batches(groups, pools):
+        members = _members(batch, pools, n_columns)
+        ridge = None if C is None else 1.0 / C
+        if selection == "evidence":
+            choices = evidence.choose(
+                lambda number, value, sample, batch=batch: batch[number].level_two(value, sample),
+                members,
+                gammas=gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2),
+                ridge=ridge,
+                count=count,
+            )
+        else:
+            choices = leave_one_out.choose(
+                batch,
+                members,
+                criterion=selection,
+                unit=unit,
+                gamma=gamma,
+                ridge=ridge,
+                unit_ridge=1.0 if kernel.tunable else _natural_ridge(data),
+                settings=settings,
+                count=count,
+            )
+        for parts, choice in zip(members, choices, strict=True):
+            for number, positions in parts:
+                Cs[batch[number].columns[positions]] = 1.0 / choice.ridge
+                gammas[batch[number].columns[positions]] = choice.gamma
+        if len(groups) > len(batch):
+            for group in batch:
+                group.release()
+    return Cs, gammas
+
+
+def _members(
+    groups: list[RowGroupGram], pools: Sequence[Array], n_columns: int
+) -> list[list[tuple[int, Array]]]:
+    """Return, for every pool with columns in these groups, its columns as positions in each of its groups."""
     pool_of = _owners(pools)
     of_pools: dict[int, list[tuple[int, Array]]] = {}
     for number, group in enumerate(groups):
         for pool in sorted(set(pool_of[group.columns].tolist())):
             of_pools.setdefault(pool, []).append((number, np.flatnonzero(pool_of[group.columns] == pool)))
-    members = [of_pools[pool] for pool in sorted(of_pools)]
-    gammas = gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2)
-    ridge = None if C is None else 1.0 / C
-    if selection == "evidence":
-        choices = evidence.choose(
-            lambda number, value, sample: groups[number].level_two(value, sample),
-            members,
-            gammas=gammas,
-            ridge=ridge,
-            count=count,
-        )
-    else:
-        first = [int(groups[parts[0][0]].columns[parts[0][1][0]]) for parts in members]
-        known = {} if starts is None else starts
-        largest = max(group.rows.size for group in groups)
-        with blas_threads_for(largest if polish == "all" else 0):  # else it looks at samples
-            if not all(column in known for column in first):
-                found = leave_one_out.search(
-                    groups, members, criterion=selection, gammas=gammas, ridge=ridge, count=count
-                )
-                known.update(zip(first, found, strict=True))
-            choices = leave_one_out.choose(
-                groups,
-                members,
-                criterion=selection,
-                gammas=gammas,
-                ridge=ridge,
-                starts=[known[column] for column in first],
-                polish=polish,
-                count=count,
-            )
-    for parts, choice in zip(members, choices, strict=True):
-        for number, positions in parts:
-            bank.C[groups[number].columns[positions]] = 1.0 / choice.ridge
-            bank.gamma[groups[number].columns[positions]] = choice.gamma
+    return [of_pools[pool] for pool in sorted(of_pools)]
+
+
+def _natural_ridge(data: TrainingRows) -> float:
+    """Return the mean of K(x, x), about which a kernel without gamma has its ridges."""
+    own = data.kernel.diagonal(data.X)
+    size = float(data.weights @ np.abs(own) / data.weights.sum())
+    return size if size > 0.0 and np.isfinite(size) else 1.0

@@ -20,47 +20,28 @@ def features_to_use(data: TrainingRows, groups: list[RowGroupGram]) -> int | Non
 
 
 def require_memory(
-    data: TrainingRows,
-    batches: list[list[RowGroupGram]],
-    keep_factors: bool,
-    n_features: int | None,
-    *,
-    whole: bool = False,
+    data: TrainingRows, groups: list[RowGroupGram], keep_factors: bool, n_features: int | None
 ) -> None:
-    """Refuse, with MemoryError, what does not fit: kernel matrices, and features that are used in their place.
-
-    ``whole`` is for a search that looks at all rows: its gradient takes two more matrices, and where rows are equal it
-    has base matrices of its own, without the copies.
-    """
-
-    def squares(batch: list[RowGroupGram]) -> list[float]:
-        return [
-            float(group.rows.size) ** 2
-            for group in batch
-            if n_features is None or not group.worth_features(n_features)
-        ]
-
-    n_rows, n_groups = data.X.shape[0], sum(len(batch) for batch in batches)
-    of_groups = [square for batch in batches for square in squares(batch)]
-    largest = max(of_groups, default=0.0)
-    factorised = (32.0 + 16.0 * whole + data.base_bytes) * largest * min(n_threads(), n_groups)
-    held = (
-        data.base_bytes
-        * (1 + whole)
-        * max(sum(squares(batch)) for batch in batches)
-        * min(n_threads(), len(batches))
-    )
-    kept = 8.0 * sum(of_groups) if keep_factors else 0.0
+    """Refuse, with MemoryError, what does not fit: kernel matrices, and features that are used in their place."""
+    squares = [
+        float(group.rows.size) ** 2
+        for group in groups
+        if n_features is None or not group.worth_features(n_features)
+    ]
+    n_rows = data.X.shape[0]
+    at_once = min(n_threads(), len(groups))
+    factorised = (32.0 + data.base_bytes) * max(squares, default=0.0) * at_once
+    kept = 8.0 * sum(squares) if keep_factors else 0.0
     if n_features is None:
         shared = 2.0 * min(data.whole_bytes, KEPT_BYTES)
-        purpose = f"the kernel matrix of {largest**0.5:.0f} rows with its factorisations"
+        purpose = f"the kernel matrix of {max(squares) ** 0.5:.0f} rows with its factorisations"
     else:
-        shared = 8.0 * n_features * n_rows * (1 + 5 * min(n_threads(), n_groups))
+        shared = 8.0 * n_features * n_rows * (1 + 5 * at_once)
         purpose = f"{n_features} features of {n_rows} rows, with what is computed of them,"
     remedy = "fit fewer rows"
-    if n_groups == 1:
+    if len(groups) == 1:
         remedy += ', or choose coding="one-vs-one", whose machines see two classes at a time'
-    _memory.require(factorised + held + kept + shared, purpose, remedy)
+    _memory.require(factorised + kept + shared, purpose, remedy)
 
 
 def require_matrix(group: RowGroupGram) -> None:

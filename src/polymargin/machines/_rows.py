@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import sparse
 from polymargin._threads import in_threads, remembered
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Features
+from polymargin.dealing import Deal
 
 Array = NDArray[Any]
 
@@ -57,9 +59,13 @@ class TrainingRows:
     class_index : ndarray of int, shape (n,)
         The class of every row.
     weights : ndarray of shape (n,)
-        Positive row weights: a row of weight two counts like two rows.
+        Positive row weights, which multiply the losses of the rows.
     soft_labels : ndarray of shape (n, K) or None
         Class probabilities in place of labels, where they are given; the class of a row is then the most probable one.
+    groups : ndarray of int, shape (n,), or None
+        Rows of one group are one observation: leave-one-out leaves all of them out. None: every row by itself.
+    dealt : Deal or None
+        The rows in a random order, for folds and samples; None: shuffled as by ``random_state=None``.
     """
 
     kernel: Kernel
@@ -67,12 +73,45 @@ class TrainingRows:
     class_index: Array
     weights: Array
     soft_labels: Array | None = None
+    groups: Array | None = None
+    dealt: Deal | None = None
+
+    @cached_property
+    def deal(self) -> Deal:
+        """The rows in a random order, for folds and samples."""
+        if self.dealt is not None:
+            return self.dealt
+        return Deal.of(self.X, self.class_index, precomputed=self.kernel.precomputed, groups=self.groups)
+
+    def take(self, rows: Array) -> TrainingRows:
+        """Return some of the rows."""
+        X = self.X[rows]
+        return TrainingRows(
+            self.kernel,
+            X[:, rows] if self.kernel.precomputed else X,
+            self.class_index[rows],
+            self.weights[rows],
+            None if self.soft_labels is None else self.soft_labels[rows],
+            None if self.groups is None else self.groups[rows],
+            self.deal.take(rows),
+        )
 
     def class_weights(self, n_classes: int) -> Array:
         """Return the weight of every class, shape (K,); a soft label divides its row among the classes."""
         if self.soft_labels is not None:
             return self.weights @ self.soft_labels
         return np.bincount(self.class_index, self.weights, minlength=n_classes)
+
+    @property
+    def effective_weights(self) -> Array:
+        """The weights, scaled to sum to the number of independent observations that they are worth, shape (n,).
+
+        With W the total weight of every group (of every row, where there are none) this number is (ΣW)²/ΣW², Kish's
+        effective sample size: the number of rows if all weigh the same, the number of groups if these do. So what is
+        learned of them depends neither on the unit of the weights nor on how often rows are copied.
+        """
+        W = self.weights if self.groups is None else np.bincount(self.groups, self.weights)
+        return self.weights * float(W.sum() / np.square(W).sum())
 
     def with_kernel(self, kernel: Kernel) -> TrainingRows:
         """Return the same rows with another kernel."""
@@ -169,10 +208,10 @@ class TrainingRows:
 
     @remembered
     def distinct(self) -> DistinctRows:
-        """The different rows of every class, sorted by class, then by content (its bytes), then by soft label.
+        """The different rows of every class: those that differ in content, soft label or weight.
 
         The order does not depend on the order of the training rows, nor on how often one is repeated. (The rows
-        behind a precomputed kernel are not known: they are all kept, in their order.)
+        behind a precomputed kernel are not known: they are all kept, in their order. So are rows in groups.)
 
         Examples
         --------
@@ -181,11 +220,14 @@ class TrainingRows:
         >>> TrainingRows(Linear(), X, np.array([0, 0, 0]), np.ones(3)).distinct
         DistinctRows(first=array([0, 1]), inverse=array([0, 1, 0]))
         """
-        content = np.arange(self.X.shape[0]) if self.kernel.precomputed else content_rank(self.X)
-        number = self.class_index * (int(content.max()) + 1) + content
-        if self.soft_labels is not None:
-            label = content_rank(self.soft_labels)
-            number = np.unique(number, return_inverse=True)[1] * (int(label.max()) + 1) + label
+        apart = self.kernel.precomputed or self.groups is not None
+        number = np.arange(self.X.shape[0]) if apart else content_rank(self.X)
+        others = [self.class_index] if self.soft_labels is None else [self.class_index, content_rank(self.soft_labels)]
+        if (self.weights != self.weights[0]).any():
+            others.append(np.unique(self.weights, return_inverse=True)[1])
+        for other in others:
+            number = np.unique(other, return_inverse=True)[1] * (int(number.max()) + 1) + number
+            number = np.unique(number, return_inverse=True)[1]
         _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
         return DistinctRows(first, inverse)
 

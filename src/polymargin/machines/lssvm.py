@@ -23,14 +23,15 @@ from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Expansion, Features
 from polymargin.machines._gram import RowGroupGram
-from polymargin.machines._parameters import Selection, in_batches, kernel_count, set_parameters
+from polymargin.machines._parameters import Selection, select_parameters
+from polymargin.machines._folds_out import FoldsOut
 from polymargin.machines._plan import features_to_use, require_matrix, require_memory
 from polymargin.machines._rows import TrainingRows
-from polymargin.outputs import Outputs, Provenance
+from polymargin.outputs import Nested, Outputs, Provenance
 from polymargin.selection import evidence
-from polymargin.selection.leave_one_out import Polish, Start
+from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.solvers.centring import Centring
-from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, WholeFactor, cholesky, spectral
+from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, WholeFactor, cholesky, left_out_errors, spectral
 from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
@@ -80,6 +81,8 @@ class LSSVMBank:
         The factorisations, kept if variances will be wanted.
     expansion : Expansion or None
         The machines in terms of the kernel's features, where they were solved by these.
+    nested : Nested or None
+        The outputs of machines trained without a fold of the rows, where they were asked for.
     """
 
     data: TrainingRows
@@ -95,6 +98,7 @@ class LSSVMBank:
     loo_margins: Array
     blocks: list[Block] | None
     expansion: Expansion | None = None
+    nested: Nested | None = None
 
     @property
     def kernel(self) -> Kernel:
@@ -109,11 +113,7 @@ class LSSVMBank:
         """
         margins = self.loo_margins.copy()
         for group in row_groups(self.data, self.codebook)[1]:
-            # The mean of the targets, which the row that is left out has moved away from itself, is put back.
-            left_out = (group.weights / np.maximum(self.data.weights[group.rows], 1.0))[:, np.newaxis]
-            rest = np.maximum(group.total - left_out, 1e-12)
-            means = group.weights @ group.targets / group.total
-            margins[np.ix_(group.rows, group.columns)] += (group.targets - means) * left_out / rest
+            margins[np.ix_(group.rows, group.columns)] += group.shift(np.ones(group.rows.size, dtype=bool))
         return margins
 
     def margins(self, X: Any) -> Array:
@@ -143,6 +143,33 @@ class LSSVMBank:
         n = base.shape[0]
         return np.vstack([self._margins_from_base(base[rows]) for rows in _blocks(n, n)])
 
+    def kernel_sums(self, coef: Array, gammas: Array) -> Array:
+        """Return Σᵢ aᵢ K(x, xᵢ) of the training rows x for several sets of coefficients, shape (n, M).
+
+        Parameters
+        ----------
+        coef : ndarray of shape (M, n)
+            The coefficients a.
+        gammas : ndarray of shape (M,)
+            The kernel parameter of each.
+        """
+        if self.data.features is not None:
+            features = self.data.features
+            return features.values @ features.weights(coef.T, gammas)
+        base = self.data.whole_base
+        n = self.data.X.shape[0]
+        sums = np.empty((n, len(coef)))
+        for gamma in np.unique(gammas):
+            columns = np.flatnonzero(gammas == gamma)
+            K = self.data.shared_gram(float(gamma))
+            if K is not None:
+                sums[:, columns] = K @ coef[columns].T
+                continue
+            for rows in _blocks(n, n):
+                part = self.kernel.base(self.data.X[rows], self.data.X) if base is None else base[rows]
+                sums[np.ix_(np.arange(n)[rows], columns)] = self.kernel.apply(part, gamma) @ coef[columns].T
+        return sums
+
     def outputs(self, X: Any, *, variances: bool) -> Outputs:
         """Return the outputs for new rows, with their variances if asked for."""
         if not variances:
@@ -164,7 +191,8 @@ class LSSVMBank:
     def training_outputs(self, *, honest: bool) -> Outputs:
         """Return the outputs of the training rows: leave-one-out, or what the machines say of what they know."""
         if honest:
-            return replace(self._outputs(self.honest_margins, "leave_one_out"), exact=self.loo_margins)
+            outputs = self._outputs(self.honest_margins, "leave_one_out")
+            return replace(outputs, exact=self.loo_margins, dealt=self.data.deal, nested=self.nested)
         return self._outputs(self.training_margins(), "in_sample")
 
     def _outputs(self, margins: Array, provenance: Provenance, variances: Array | None = None) -> Outputs:
@@ -213,6 +241,31 @@ def _blocks(n_rows: int, n_values: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_rows))
 
 
+def select(
+    data: TrainingRows,
+    codebook: Codebook,
+    *,
+    C: float | None,
+    gamma: float | None,
+    selection: Selection,
+    pools: Sequence[Array] | None,
+    settings: SearchSettings,
+    progress: Progress | None = None,
+) -> tuple[Array, Array]:
+    """Return C and gamma of every column as `fit_lssvm_bank` selects them, shape (L,) each, without training."""
+    groups = row_groups(data, codebook, selection)[1]
+    data.use_features(features_to_use(data, groups) is not None)
+    pools = _one_by_one(codebook) if pools is None else pools
+    found = select_parameters(data, groups, C, gamma, selection, pools, settings, progress)
+    data.release()
+    return found
+
+
+def _one_by_one(codebook: Codebook) -> list[Array]:
+    """Return pools in which every column is alone."""
+    return [np.array([column]) for column in range(codebook.n_columns)]
+
+
 def fit_lssvm_bank(
     data: TrainingRows,
     codebook: Codebook,
@@ -221,9 +274,9 @@ def fit_lssvm_bank(
     gamma: float | Array | None,
     selection: Selection = "evidence",
     pools: Sequence[Array] | None = None,
-    polish: Polish = "some",
-    starts: dict[int, Start] | None = None,
+    settings: SearchSettings = DEFAULT,
     keep_factors: bool = True,
+    n_folds: int = 0,
     progress: Progress | None = None,
 ) -> LSSVMBank:
     """Train the machines of every column of the codebook.
@@ -240,14 +293,12 @@ def fit_lssvm_bank(
         How: by the evidence, by leave-one-out errors or by generalised cross-validation.
     pools : sequence of ndarray of int, or None
         The columns that share inferred parameters; every column belongs to one pool. None: each has its own.
-    polish : {"some", "all", None}
-        Whether a selection by leave-one-out errors goes beyond its coarse search, and whether it then looks at all
-        rows, or at some of them where there are many.
-    starts : dict of int to Start, or None
-        What the coarse search of a selection by leave-one-out errors has found, by the first column of every pool. An
-        empty one is filled.
+    settings : SearchSettings
+        Width and budget of a selection by leave-one-out errors.
     keep_factors : bool
         Whether the factorisations are kept for variances.
+    n_folds : int
+        In how many folds nested outputs are wanted, see `polymargin.outputs.Nested`; zero for none.
     progress : callable or None
         Is told every step, see `polymargin._progress`.
     """
@@ -255,16 +306,15 @@ def fit_lssvm_bank(
     inferred = C is None or (gamma is None and data.kernel.tunable)
     if (inferred and selection == "evidence") or keep_factors:
         _check_weights(groups)
-    if pools is None:
-        pools = [np.array([column]) for column in range(codebook.n_columns)]
-    batches = in_batches(groups, pools)
+    pools = _one_by_one(codebook) if pools is None else pools
     by_evidence = inferred and selection == "evidence"
     n_features = None if keep_factors or by_evidence else features_to_use(data, groups)
-    require_memory(data, batches, keep_factors, n_features, whole=inferred and polish == "all")
+    require_memory(data, groups, keep_factors, n_features)
     data.use_features(n_features is not None)
     _memory.keep_freed()
     if inferred:
         data.prepare()
+    Cs, gammas = select_parameters(data, groups, C, gamma, selection, pools, settings, progress)
     n = data.class_index.size
     bank = LSSVMBank(
         data=data,
@@ -272,42 +322,41 @@ def fit_lssvm_bank(
         dual_coef=np.zeros((codebook.n_columns, n)),
         intercept=np.empty(codebook.n_columns),
         norms=np.empty(codebook.n_columns),
-        C=np.empty(codebook.n_columns),
-        gamma=np.empty(codebook.n_columns),
+        C=Cs,
+        gamma=gammas,
         mu=np.empty(codebook.n_columns),
         zeta=np.empty(codebook.n_columns),
         log_evidence=np.empty(codebook.n_columns),
         loo_margins=np.full((n, codebook.n_columns), np.nan),
         blocks=[] if keep_factors else None,
     )
-    kernels = kernel_count(data, C, gamma, selection, pools, groups, progress)
     machines = Count(progress, "machines")
     machines.expect(codebook.n_columns)
+
+    without = FoldsOut.of(data, codebook.n_columns, n_folds) if n_folds else None
 
     def solved(group: RowGroupGram) -> list[Block]:
         blocks = []
         ridges = 1.0 / bank.C[group.columns]
         for block in _factorise(group, bank.gamma[group.columns], ridges, whole=keep_factors):
-            _solve(bank, block, targets)
+            _solve(bank, block, targets, group, without)
             machines.advance(block.columns.size)
             if keep_factors:
                 blocks.append(block)
         group.release()
         return blocks
 
-    def fitted(batch: list[RowGroupGram]) -> list[list[Block]]:
-        set_parameters(bank, batch, C, gamma, selection, pools, polish, starts, kernels)
-        if len(batches) == 1 and not data.kernel.untrusted and np.unique(bank.gamma).size == 1:
-            data.share_gram(float(bank.gamma[0]))
-        return in_threads(solved, batch)
-
-    of_batches = in_threads(fitted, batches)
+    if not data.kernel.untrusted and np.unique(bank.gamma).size == 1:
+        data.share_gram(float(bank.gamma[0]))
+    of_groups = in_threads(solved, groups)
     if bank.blocks is not None:
-        bank.blocks.extend(block for of_groups in of_batches for blocks in of_groups for block in blocks)
+        bank.blocks.extend(block for blocks in of_groups for block in blocks)
     if keep_factors and data.kernel.precomputed:
         _constant_diagonal(data)
     if data.features is not None:
         bank = replace(bank, expansion=_expansion(bank, data.features, groups))
+    if without is not None:
+        bank = replace(bank, nested=without.outputs(groups, bank))
     # A row that a dichotomy does not use is new to it.
     unused = np.isnan(bank.loo_margins)
     if unused.any():
@@ -429,7 +478,9 @@ def _thin_blocks(
     ]
 
 
-def _solve(bank: LSSVMBank, block: Block, targets: Array) -> None:
+def _solve(
+    bank: LSSVMBank, block: Block, targets: Array, group: RowGroupGram, without: FoldsOut | None
+) -> None:
     """Fill in the block's machines: coefficients, bias, evidence and leave-one-out margins."""
     centring, rows, columns = block.centring, block.rows, block.columns
     ridges = 1.0 / bank.C[columns]
@@ -442,13 +493,14 @@ def _solve(bank: LSSVMBank, block: Block, targets: Array) -> None:
     bank.intercept[columns] = means - centring.row_means @ coef
 
     # The leave-one-out residual is the residual over one minus the leverage (Shim et al. 2008, §4). The inverse
-    # without the bias direction gives both: residual ε ã/√s, leverage 1 − ε Pᵢᵢ. A row of weight s > 1 stands for
-    # s rows that share its leverage, and one of them is left out.
+    # without the bias direction gives both: residual ε ã/√s, leverage 1 − ε Pᵢᵢ. The whole row is left out, whatever
+    # it weighs, and with it the other rows of its group.
     lifted = centring.lift + ridges
+    if without is not None:
+        without.add(group, block, solution, ridges)
     inverse = block.factor.inverse_diagonal() - np.square(centring.bias_direction)[:, np.newaxis] / lifted
-    copies = np.maximum(bank.data.weights[rows], 1.0)[:, np.newaxis]
-    residuals = ridges * solution / roots * copies / (copies - 1.0 + ridges * inverse)
-    bank.loo_margins[np.ix_(rows, columns)] = Y - residuals
+    errors = left_out_errors(block.factor, solution, centring, ridges, group.left_out)
+    bank.loo_margins[np.ix_(rows, columns)] = Y - errors / roots
 
     fit = np.einsum("nl,nl->l", centred, solution)
     squared_norms = fit - ridges * np.einsum("nl,nl->l", solution, solution)

@@ -8,18 +8,16 @@ are two criteria:
 - ``"gcv"``, generalised cross-validation: the squared residuals over the square of the mean 1 − leverage, eq. (4.5). In
   one-vs-all coding the paper counts, of every row, the column of its own class only; so do we.
 
-The search is coarse first, on small samples of all groups of rows at once: one batch of eigendecompositions for each
-gamma serves every ridge ε = 1/C (`Samples`). With the best ridge, PRESS falls and then rises along gamma, or is flat
-where a kernel is so wide that it is as good as linear: it is enough to have the least value between two others, and the
-minimum of the parabola through the three. Then a few steps down the exact gradient, which one Cholesky factor gives
-(`polymargin.selection.press`), on larger samples of the groups that matter; on all rows if that is wanted.
+The search has two stages. The *lattice*: gamma on a wide lattice, for each the best ridge ε = 1/C along a path, which
+one eigendecomposition serves (`Samples`). The *polish*: from every local minimum of the lattice that is nearly as low
+as the lowest, quasi-Newton steps down the exact gradient of PRESS, which one Cholesky factor gives
+(`polymargin.selection.press`). Each stage looks at all rows if its budget allows it, else at a stratified sample.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,43 +25,27 @@ from numpy.typing import NDArray
 from polymargin._progress import Count
 from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
-from polymargin.selection.lattice import Choice, Pool, climb, rounded
+from polymargin.selection.lattice import Choice, Pool
 from polymargin.selection.press import press, press_of_features
-from polymargin.selection.samples import RIDGE_LIMITS, Criterion, Part, Samples
+from polymargin.selection.samples import RIDGE_LIMITS, Criterion, GroupedSamples, Part, Samples
+from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
 
-__all__ = ["Group", "Polish", "Start", "choose", "search"]
-
-#: Whether the search ends with steps down the gradient, and whether these look at all rows, or at some where there are
-#: many.
-Polish = Literal["all", "some"] | None
+__all__ = ["Group", "choose"]
 
 #: The least ridge is also this times the square of the weight of the rows: below, rounding decides.
 _ROUNDING = 1e-14
-#: The coarse search samples between so many rows of every group, and about as many as make for so many operations.
-_SAMPLED_ROWS, _SAMPLED_OPERATIONS = (40, 200), 8e6
-#: There are no further steps for "gcv", so it looks at more rows at once.
-_GCV_ROWS, _GCV_OPERATIONS = (40, 700), 3e8
-#: Of pools with more groups than this, so many are searched.
-_GROUPS = 30
-#: gamma is tried at these points of the lattice unit · 2^(k/2), then by the same step beyond the best one.
-COARSE: dict[Criterion, range] = {"loo": range(-4, 3, 6), "gcv": range(-16, 9, 6)}
-#: Another step beyond must lower the criterion by this share.
+#: An eigendecomposition of m rows takes about this times m³ operations; PRESS and its gradient, by Cholesky, this.
+_EIGEN, _GRADIENT = 10.0, 3.0
+#: The polish looks at the groups of rows that carry this share of the criterion on the lattice.
+_CARRIED = 0.95
+#: Steps of the polish in (log gamma, log ε): the longest in each, the least curvature of log PRESS in log gamma to
+#: begin with, and the least and largest in log ε.
+_LONGEST, _CURVATURE, _CURVATURES = (0.7, 2.0), 0.05, (0.003, 1.0)
+#: Another step beyond the edge of the lattice must lower the criterion by this share.
 _LEAST_GAIN = 1e-3
-#: Steps down the gradient of the logarithm of PRESS in (log gamma, log ε): how many at most, the longest in each, and
-#: the gain below which none is taken; the least curvature in log gamma to begin with, and the least and largest in
-#: log ε.
-_STEPS, _LONGEST, _ENOUGH = 5, (0.5, 2.0), 1e-3
-_CURVATURE, _CURVATURES = 0.1, (0.003, 1.0)
-#: They look at the groups that carry this share of the criterion, and at so many of their rows that a step takes this
-#: many operations (a group of m rows takes m³, one with D features mD²/2).
-_SHARE, _OPERATIONS = 0.95, 1e8
-#: Steps on all rows go on for longer, and to a smaller gain.
-_STEPS_ON_ALL, _ENOUGH_ON_ALL = 20, 1e-5
-#: More operations than all rows take.
-_UNLIMITED = 1e30
 
 
 class Group(Protocol):
@@ -77,33 +59,16 @@ class Group(Protocol):
     def total(self) -> float:
         """The weight of all rows."""
 
-    def samples_features(self, size: int) -> bool:
-        """Tell whether a sample of so many rows may come with features in place of the base matrix."""
+    @property
+    def n_different(self) -> int:
+        """How many rows there are, equal ones counted once."""
 
-    def few(self, size: int, by_features: bool = False) -> Part:
-        """Return a sample of about so many rows, all of them if there are no more."""
+    @property
+    def n_features(self) -> int | None:
+        """The dimension of the feature map, where it is used in place of the kernel matrix."""
 
-    def affordable(self, operations: float) -> Part:
-        """Return as many rows as such a number of operations factor, with their features where these are fewer."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """What the coarse search found for a pool of columns: where the polish starts, and what it may expect there.
-
-    Attributes
-    ----------
-    choice : Choice
-        The best parameters.
-    curvatures : tuple of two floats
-        The second derivatives of the logarithm of the criterion in log gamma and log ε, roughly.
-    errors : ndarray of float
-        The criterion of each of the pool's groups, per unit of the rows' weight.
-    """
-
-    choice: Choice
-    curvatures: tuple[float, float]
-    errors: Array
+    def part(self, share: float, least_rows: int, by_features: bool) -> Part:
+        """Return a sample of this share of every class, or all rows; with their features or the base matrix."""
 
 
 def choose(
@@ -111,10 +76,11 @@ def choose(
     pools: Sequence[Pool],
     *,
     criterion: Criterion,
-    gammas: Callable[[int], float] | float,
+    unit: float,
+    gamma: float | None,
     ridge: float | None,
-    starts: Sequence[Start] | None = None,
-    polish: Polish = "some",
+    unit_ridge: float = 1.0,
+    settings: SearchSettings = DEFAULT,
     count: Count | None = None,
 ) -> list[Choice]:
     """Choose gamma and the ridge of least criterion, for every pool of columns.
@@ -127,14 +93,14 @@ def choose(
         Each pool gets parameters of its own.
     criterion : {"loo", "gcv"}
         What is minimised.
-    gammas : float or callable int -> float
-        The fixed gamma, or the lattice of values to search.
-    ridge : float or None
-        The fixed ridge 1/C, or None to choose it.
-    starts : sequence of Start, or None
-        What `search` has found; None has it done here.
-    polish : {"some", "all", None}
-        Whether to go on from there by the gradient, and at how many rows to look. (There are no such steps for "gcv".)
+    unit : float
+        The natural gamma, from which octaves are counted.
+    gamma, ridge : float or None
+        The fixed gamma, and the fixed ridge 1/C; None to choose it.
+    unit_ridge : float
+        The natural ridge, from which octaves are counted: the size of the kernel's values.
+    settings : SearchSettings
+        Width and budget of the search.
     count : Count or None
         Counts the kernels tried.
 
@@ -144,141 +110,155 @@ def choose(
         Their scores are minus the criterion, per unit of row weight and column.
     """
     count = Count(None, "") if count is None else count
-    if starts is None:
-        starts = search(groups, pools, criterion=criterion, gammas=gammas, ridge=ridge, count=count)
-    free = (callable(gammas), ridge is None)
-    if polish is None or criterion == "gcv" or not any(free):
-        return [start.choice for start in starts]
-    least_ridge = _least_ridge(groups)
-    steps, enough = (_STEPS_ON_ALL, _ENOUGH_ON_ALL) if polish == "all" else (_STEPS, _ENOUGH)
+    least_ridge = max(RIDGE_LIMITS[0], _ROUNDING * max(group.total for group in groups) ** 2)
+    final = sum(_final_operations(group) for group in groups)
+    budget = settings.budget(final)
+    share = _affordable(groups, budget / (_EIGEN * len(settings.octaves)))
+    samples = _samples(groups, share, settings, criterion, least_ridge)
     chosen = []
-    for pool, start in zip(pools, starts, strict=True):
-        seen = _telling(groups, pool, start, polish)
-        exact = _Press(groups[0].kernel, seen, free, least_ridge, count)
-        chosen.append(_polished(exact, start, steps, enough))
+    for pool in pools:
+        lattice = _Lattice(samples, pool, criterion, unit, ridge, count)
+        starts = lattice.minima(settings) if gamma is None else [lattice.attempt(gamma)]
+        if criterion == "loo" and (gamma is None or ridge is None):
+            free = (gamma is None, ridge is None)
+            looked_at = _telling(groups, pool, lattice.errors(starts[0]), budget, settings)
+            exact = _Press(groups[0].kernel, looked_at, free, least_ridge, count)
+            polished = [_polished(exact, start, lattice.curvatures(start), settings) for start in starts]
+            best = max(polished, key=lambda choice: choice.score)
+        else:
+            best = max(starts, key=lambda choice: choice.score)
+        chosen.append(
+            Choice(
+                best.gamma if gamma is not None else unit * _rounded(best.gamma / unit, settings),
+                best.ridge if ridge is not None else unit_ridge * _rounded(best.ridge / unit_ridge, settings),
+                best.score,
+            )
+        )
     return chosen
 
 
-def search(
-    groups: Sequence[Group],
-    pools: Sequence[Pool],
-    *,
-    criterion: Criterion,
-    gammas: Callable[[int], float] | float,
-    ridge: float | None,
-    count: Count,
-) -> list[Start]:
-    """Search coarsely, on samples of the rows; see `choose`."""
-    least_ridge = _least_ridge(groups)
-    groups, pools = _searched(groups, pools)
-    operations, rows = (
-        (_SAMPLED_OPERATIONS, _SAMPLED_ROWS) if criterion == "loo" else (_GCV_OPERATIONS, _GCV_ROWS)
-    )
-    size = int(np.clip((operations / len(groups)) ** (1 / 3), *rows))
-    by_features = all(group.samples_features(size) for group in groups)
-    parts = [group.few(size, by_features) for group in groups]
-    samples = Samples(groups[0].kernel, parts, least_ridge)
-    return [_coarse(samples, pool, criterion, gammas, ridge, count) for pool in pools]
+def _rounded(value: float, settings: SearchSettings) -> float:
+    """Return the value rounded to the settings' fraction of an octave."""
+    return float(2.0 ** (np.round(np.log2(value) * settings.per_octave) / settings.per_octave))
 
 
-def _searched(groups: Sequence[Group], pools: Sequence[Pool]) -> tuple[Sequence[Group], Sequence[Pool]]:
-    """Return the groups that are searched, and the pools of their columns."""
-    pools = [_evenly(pool) for pool in pools]
-    used = np.unique([group for pool in pools for group, _ in pool])
-    renumbered = [[(int(np.searchsorted(used, group)), columns) for group, columns in pool] for pool in pools]
-    return [groups[group] for group in used], renumbered
+def _final_operations(group: Group) -> float:
+    """Return about how many operations the factorisation and the leave-one-out errors of a group take."""
+    n, features = float(group.n_different), group.n_features
+    return n**3 if features is None else 2.0 * n * features**2
 
 
-def _least_ridge(groups: Sequence[Group]) -> float:
-    """Return the least ridge to consider, in multiples of the mean eigenvalue."""
-    return max(RIDGE_LIMITS[0], _ROUNDING * max(group.total for group in groups) ** 2)
+def _affordable(groups: Sequence[Group], operations: float) -> float:
+    """Return the share of the rows of all groups at which Σ m³ is such a number of operations, at most one."""
+    cubes = sum(_cube(group, 1.0) for group in groups)
+    if cubes <= operations:
+        return 1.0
+    low, high = -12.0, 0.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        above = sum(_cube(group, np.exp(middle)) for group in groups) > operations
+        low, high = (low, middle) if above else (middle, high)
+    return float(np.exp(low))
 
 
-def _evenly(pool: Pool) -> Pool:
-    """Return some of the pool's groups, evenly spaced, if there are many."""
-    if len(pool) <= _GROUPS:
-        return pool
-    return [pool[number] for number in np.linspace(0, len(pool) - 1, _GROUPS).round().astype(int)]
+def _cube(group: Group, share: float) -> float:
+    """Return m³ for a share of a group's rows, or what features take if they are fewer."""
+    m, features = share * group.n_different, group.n_features
+    return m**3 if features is None else min(m**3, m * features**2)
 
 
-def _coarse(
-    samples: Samples,
-    pool: Pool,
-    criterion: Criterion,
-    gammas: Callable[[int], float] | float,
-    ridge: float | None,
-    count: Count,
-) -> Start:
-    """Return the best choice on the samples, and what the samples say about its surroundings."""
-    mask = np.zeros((samples.totals.size, samples.n_columns))
-    for group, columns in pool:
-        mask[group, columns] = 1.0
-
-    def attempt(gamma: float) -> Choice:
-        epsilon, cost = samples.best_ridge(criterion, gamma, mask, ridge)
-        count.advance(1.0)
-        return Choice(gamma, epsilon, -rounded(cost))
-
-    if not callable(gammas):
-        count.expect(1)
-        tried = [attempt(gammas)]
-    else:
-        tried = _along_gamma(attempt, criterion, gammas, count)
-    best = max(tried, key=lambda choice: choice.score)
-    ridges = best.ridge * np.array([1.0 / 3.0, 1.0, 3.0])
-    costs = samples.costs(criterion, best.gamma, ridges)
-    of_groups = np.array([[of_ridge[group, columns].sum() for group, columns in pool] for of_ridge in costs])
-    bend = _bend(np.log(ridges), np.log(np.maximum(of_groups.sum(axis=1), 1e-300)))
-    return Start(
-        best,
-        (_gamma_curvature(tried, best), float(np.clip(bend, *_CURVATURES))),
-        of_groups[1] / samples.totals[[group for group, _ in pool]],
-    )
+def _part(group: Group, share: float, settings: SearchSettings) -> Part:
+    """Return a share of a group's rows, with their features if these are fewer."""
+    features = group.n_features
+    by_features = features is not None and features < share * group.n_different
+    return group.part(share, settings.least_rows, by_features)
 
 
-def _along_gamma(
-    attempt: Callable[[float], Choice], criterion: Criterion, lattice: Callable[[int], float], count: Count
-) -> list[Choice]:
-    """Return the choices tried, in the order of gamma: the best of them lies between others, or where it is flat."""
-    points = COARSE[criterion]
-    count.expect(len(points))
-    tried: dict[int, Choice] = {}
-    best = climb(
-        lambda point: attempt(lattice(point)),
-        tried,
-        points,
-        points.step,
-        lambda score: _LEAST_GAIN * abs(score),
-        count,
-    )
-    half = points.step // 2
-    # There are no further steps for "gcv", so it looks to both sides.
-    nearer = [best - half, best + half] if criterion == "gcv" else [_lowest(tried, best, points.step)]
-    for point in nearer:
-        if point not in tried:
-            count.expect(1)
-            tried[point] = attempt(lattice(point))
-    return [tried[point] for point in sorted(tried)]
+def _samples(
+    groups: Sequence[Group], share: float, settings: SearchSettings, criterion: Criterion, least_ridge: float
+) -> Samples:
+    """Return what is looked at on the lattice."""
+    parts = [_part(group, share, settings) for group in groups]
+    grouped = criterion == "loo" and any(part.left_out is not None for part in parts)
+    kind = GroupedSamples if grouped else Samples
+    return kind(groups[0].kernel, parts, least_ridge)
 
 
-def _lowest(tried: dict[int, Choice], best: int, step: int) -> int:
-    """Return where a parabola through the best point and its neighbours is lowest; the best where it lacks one."""
-    around = [best - step, best, best + step]
-    if any(point not in tried for point in around):
-        return best
-    below, middle, above = np.log([max(-tried[point].score, 1e-300) for point in around])
-    bend = below - 2.0 * middle + above
-    return best + round(0.5 * step * (below - above) / bend) if bend > 0.0 else best
+class _Lattice:
+    """The criterion of one pool of columns on the lattice, with the best ridge for every gamma."""
 
+    def __init__(
+        self,
+        samples: Samples,
+        pool: Pool,
+        criterion: Criterion,
+        unit: float,
+        ridge: float | None,
+        count: Count,
+    ):
+        self.samples, self.pool, self.criterion, self.unit = samples, pool, criterion, unit
+        self.ridge, self.count = ridge, count
+        self.mask = np.zeros((samples.totals.size, samples.n_columns))
+        for group, columns in pool:
+            self.mask[group, columns] = 1.0
+        self.tried: dict[int, Choice] = {}
 
-def _gamma_curvature(tried: Sequence[Choice], best: Choice) -> float:
-    """Return the curvature of the logarithm of the criterion in log gamma, from the best choice and its neighbours."""
-    place = tried.index(best)
-    if not 0 < place < len(tried) - 1:
-        return _CURVATURE
-    around = tried[place - 1 : place + 2]
-    values = np.log([max(-choice.score, 1e-300) for choice in around])
-    return float(np.clip(_bend(np.log([choice.gamma for choice in around]), values), _CURVATURE, 1.0))
+    def attempt(self, gamma: float) -> Choice:
+        """Return the best ridge for one gamma."""
+        self.count.expect(1)
+        ridge, cost = self.samples.best_ridge(self.criterion, gamma, self.mask, self.ridge)
+        self.count.advance(1.0)
+        return Choice(gamma, ridge, -cost)
+
+    def minima(self, settings: SearchSettings) -> list[Choice]:
+        """Return the local minima along the lattice that are nearly as low as the lowest, the lowest first."""
+        octaves = list(settings.octaves)
+        step = octaves[1] - octaves[0] if len(octaves) > 1 else 1
+        while True:
+            for octave in octaves:
+                if octave not in self.tried:
+                    self.tried[octave] = self.attempt(self.unit * 2.0**octave)
+            known = sorted(self.tried)
+            costs = np.array([-self.tried[octave].score for octave in known])
+            best = int(costs.argmin())
+            beside = costs[1] if best == 0 else costs[-2]
+            at_edge = best in (0, len(known) - 1) and len(known) > 1
+            gained = costs[best] < (1.0 - _LEAST_GAIN) * beside
+            if not (at_edge and gained and abs(known[best]) < settings.furthest_octave):
+                break
+            octaves = [known[best] + (step if best else -step)]
+        padded = np.concatenate([[np.inf], costs, [np.inf]])
+        low = np.flatnonzero((costs <= padded[:-2]) & (costs <= padded[2:]) & (costs <= settings.near * costs[best]))
+        order = low[np.argsort(costs[low], kind="stable")][: settings.basins]
+        # Where the criterion is flat, neighbours may be equally low: one of them is enough.
+        kept = [place for number, place in enumerate(order) if not any(abs(place - order[:number]) == 1)]
+        return [self.tried[known[place]] for place in kept]
+
+    def errors(self, choice: Choice) -> Array:
+        """Return the criterion of each of the pool's groups, per unit of weight, shape (number of groups,)."""
+        path = self.samples.path(self.criterion, choice.gamma, self.ridge)
+        costs = path.costs[int(np.abs(path.log_ridges - np.log(choice.ridge)).argmin())]
+        sums = np.array([costs[group, columns].sum() for group, columns in self.pool])
+        return sums / self.samples.totals[[group for group, _ in self.pool]]
+
+    def curvatures(self, choice: Choice) -> tuple[float, float]:
+        """Return the second derivatives of the logarithm of the criterion in log gamma and log ε, roughly."""
+        path = self.samples.path(self.criterion, choice.gamma, self.ridge)
+        of_ridge = _CURVATURES[0]
+        if path.log_ridges.size > 2:
+            place = int(np.abs(path.log_ridges - np.log(choice.ridge)).argmin())
+            place = min(max(place, 1), path.log_ridges.size - 2)
+            costs = np.einsum("rpl,pl->r", path.costs[place - 1 : place + 2], self.mask)
+            if np.isfinite(costs).all():
+                of_ridge = _bend(path.log_ridges[place - 1 : place + 2], np.log(np.maximum(costs, 1e-300)))
+        of_gamma = _CURVATURE
+        known = sorted(self.tried)
+        place = next((n for n, octave in enumerate(known) if self.tried[octave] is choice), 0)
+        if 0 < place < len(known) - 1:
+            around = [self.tried[octave] for octave in known[place - 1 : place + 2]]
+            values = np.log([max(-each.score, 1e-300) for each in around])
+            of_gamma = max(_bend(np.log([each.gamma for each in around]), values), _CURVATURE)
+        return min(of_gamma, 1.0), float(np.clip(of_ridge, *_CURVATURES))
 
 
 def _bend(places: Array, values: Array) -> float:
@@ -287,18 +267,19 @@ def _bend(places: Array, values: Array) -> float:
     return float(2.0 * (slopes[1] - slopes[0]) / (places[2] - places[0]))
 
 
-def _telling(groups: Sequence[Group], pool: Pool, start: Start, polish: Polish) -> list[tuple[Part, Array]]:
-    """Return the rows and the columns to look at: all, or as many as are affordable of the groups with large errors."""
-    share = _UNLIMITED
-    if polish != "all":
-        pool = _evenly(pool)
-        errors = start.errors * [groups[group].total for group, _ in pool]
-        order = np.argsort(-errors, kind="stable")
-        enough = int(np.searchsorted(np.cumsum(errors[order]), _SHARE * errors.sum())) + 1
-        pool = [pool[number] for number in np.sort(order[:enough])]
-        share = _OPERATIONS / len(pool)
-    parts = in_threads(lambda member: groups[member[0]].affordable(share), pool)
-    return [(part, columns) for part, (_, columns) in zip(parts, pool, strict=True)]
+def _telling(
+    groups: Sequence[Group], pool: Pool, errors: Array, budget: float, settings: SearchSettings
+) -> list[tuple[Part, Array]]:
+    """Return the rows and columns that the polish looks at: those of the groups that carry most of the criterion."""
+    of_groups = errors * [groups[group].total for group, _ in pool]
+    order = np.argsort(-of_groups, kind="stable")
+    enough = int(np.searchsorted(np.cumsum(of_groups[order]), _CARRIED * of_groups.sum())) + 1
+    kept = [pool[number] for number in np.sort(order[:enough])]
+    operations = budget / (_GRADIENT * settings.steps)
+    share = _affordable([groups[group] for group, _ in kept], operations)
+
+    parts = in_threads(lambda member: _part(groups[member[0]], share, settings), kept)
+    return [(of_group, columns) for of_group, (_, columns) in zip(parts, kept, strict=True)]
 
 
 class _Press:
@@ -337,6 +318,7 @@ class _Press:
                     gamma,
                     ridge,
                     copies=rows.copies,
+                    left_out=rows.left_out,
                     with_gamma=bool(self.free[0]),
                     least_ridge=least,
                 )
@@ -350,18 +332,20 @@ class _Press:
         return float(np.log(value / self.weight)), np.where(self.free, sum(slopes) / value, 0.0)
 
 
-def _polished(exact: _Press, start: Start, steps: int, enough: float) -> Choice:
-    """Return the choice after some quasi-Newton steps down the exact gradient of log PRESS."""
-    point = np.log([start.choice.gamma, start.choice.ridge])
+def _polished(
+    exact: _Press, start: Choice, curvatures: tuple[float, float], settings: SearchSettings
+) -> Choice:
+    """Return the choice after quasi-Newton steps (BFGS) down the exact gradient of log PRESS."""
+    point = np.log([start.gamma, start.ridge])
     try:
         value, slope = exact.evaluate(point)
-    except np.linalg.LinAlgError:  # a matrix of so low a rank is best left to the samples
-        return start.choice
-    curvature = np.diag(start.curvatures)
-    for _ in range(steps):
+    except np.linalg.LinAlgError:  # a matrix of so low a rank is best left to the lattice
+        return start
+    curvature = np.diag(curvatures)
+    for _ in range(settings.steps):
         step = np.where(exact.free, -np.linalg.solve(curvature, slope), 0.0)
         step /= max(1.0, float((np.abs(step) / _LONGEST).max()))
-        if -(slope @ step + 0.5 * step @ curvature @ step) < enough:
+        if -(slope @ step + 0.5 * step @ curvature @ step) < settings.converged:
             break
         try:
             new_value, new_slope = exact.evaluate(point + step)

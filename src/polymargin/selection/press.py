@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymargin.kernels import Kernel
-from polymargin.selection.samples import CANCELLED
 from polymargin.solvers import _lapack
 from polymargin.solvers.centring import Centring, add_outer, centre
+from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.ridge import symmetric_inverse
 from polymargin.solvers.thin import ThinMatrix, leverage_products
 
 Array = NDArray[Any]
+
+#: The ridge is not less than this times the trace before centring: what centring takes away leaves its rounding behind.
+CANCELLED = 1e-12
 
 
 def press(
@@ -26,7 +29,9 @@ def press(
     ridge: float,
     *,
     copies: Array | None = None,
+    left_out: LeftOut | None = None,
     with_gamma: bool = True,
+    with_slopes: bool = True,
     least_ridge: float = 0.0,
 ) -> tuple[Array, Array]:
     """Return the PRESS of every column, shape (L,), and the slopes of their sum in log gamma and log ε, shape (2,).
@@ -44,15 +49,18 @@ def press(
     gamma, ridge : float
         Where.
     copies : ndarray of shape (n,) or None
-        How many rows each stands for, one of which is left out; None: the weights.
-    with_gamma : bool
-        Whether the derivative in log gamma is wanted, which takes as much as half of the rest; zero if not.
+        How many equal rows, of equal weight, each stands for, one of which is left out; None: one.
+    left_out : LeftOut or None
+        The groups of rows that are left out together; None: every row by itself.
+    with_gamma, with_slopes : bool
+        Whether the slope in log gamma, which takes as much as half of the rest, and whether any slopes are wanted;
+        zero if not.
     least_ridge : float
         A ridge below this multiple of the mean eigenvalue is refused, with LinAlgError.
     """
     K = kernel.apply(base, gamma)
     magnitude = float(weights @ np.abs(np.diagonal(K)))
-    slope = kernel.slope(base, K, gamma) if with_gamma else None
+    slope = kernel.slope(base, K, gamma) if with_gamma and with_slopes else None
     centring, A = centre(K, weights)
     _check_ridge(ridge, least_ridge, centring.lift, magnitude)
     centred, _ = centring.targets(targets)
@@ -60,7 +68,11 @@ def press(
     roots = centring.roots[:, np.newaxis]
     solution = P @ centred
     diagonal = np.diagonal(P)
+    if left_out is not None:
+        return _press_of_groups(P, solution, left_out, slope, centring, ridge, with_slopes=with_slopes)
     value, pull, push = _left_out(weights, copies, ridge * solution, ridge * diagonal)
+    if not with_slopes:
+        return value, np.zeros(2)
     pulled = P @ pull
     squares = np.einsum("ij,ij->i", P, P)
     slopes = np.zeros(2)
@@ -73,6 +85,37 @@ def press(
         # multiplies a matrix by its own transpose for half the price.
         pushed = P * np.sqrt(push)
         slopes[0] = ridge * (np.vdot(pushed @ pushed.T, slope) - np.vdot(pulled, slope @ solution))
+    return value, slopes
+
+
+def _press_of_groups(
+    P: Array,
+    solution: Array,
+    left_out: LeftOut,
+    slope: Array | None,
+    centring: Centring,
+    ridge: float,
+    *,
+    with_slopes: bool,
+) -> tuple[Array, Array]:
+    """Return what `press` does where groups of rows are left out.
+
+    With e = P_GG⁻¹ ã_G of every group and the adjoint u = 2 P_GG⁻¹ e, a change dP moves the sum of the squares by
+    uᵀ(dã − dP_GG e), where dã = dP t.
+    """
+    blocks = left_out.blocks_of(P)
+    errors = left_out.errors(blocks, solution)
+    value = np.einsum("nl,nl->l", errors, errors)
+    slopes = np.zeros(2)
+    if with_slopes:
+        adjoint = 2.0 * left_out.errors(blocks, errors)
+        pulled = P @ adjoint
+        pushed = left_out.outer(errors, adjoint) @ P
+        slopes[1] = ridge * (np.vdot(P, pushed) - np.vdot(pulled, solution))
+        if slope is not None:
+            slope *= centring.roots[:, np.newaxis]
+            slope *= centring.roots
+            slopes[0] = np.vdot(P @ pushed, slope) - np.vdot(pulled, slope @ solution)
     return value, slopes
 
 
@@ -115,13 +158,13 @@ def _left_out(
     weights : ndarray of shape (n,)
         Row weights s.
     copies : ndarray of shape (n,) or None
-        How many rows each stands for; None: the weights.
+        How many equal rows each stands for; None: one.
     residuals : ndarray of shape (n, L)
         ε ã, the residuals times √s.
     rest : ndarray of shape (n,)
         ε Pᵢᵢ, one minus the leverages.
     """
-    copies = np.maximum(weights if copies is None else copies, 1.0)
+    copies = np.ones_like(weights) if copies is None else copies
     rest = (copies - 1.0 + rest)[:, np.newaxis]
     if not rest.min() > 0.0:
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")

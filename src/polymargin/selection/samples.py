@@ -1,6 +1,7 @@
-"""The criteria of `leave_one_out` on small samples of all groups of rows at once: the coarse search.
+"""The criteria of `leave_one_out` along a path of ridges, for samples of all groups of rows: the lattice stage.
 
-One batch of eigendecompositions for each gamma serves every ridge ε = 1/C.
+One eigendecomposition of a group's matrix for each gamma serves every ridge ε = 1/C. Groups of similar size are
+decomposed as one stack.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import log_grid
+from polymargin.selection.press import CANCELLED, press
+from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
@@ -20,8 +23,10 @@ Criterion = Literal["loo", "gcv"]
 
 #: The ridge is searched between these multiples of the mean eigenvalue, so many values a decade.
 RIDGE_LIMITS, PER_DECADE = (1e-9, 1e4), 2
-#: The ridge is not less than this times the trace before centring: what centring takes away leaves its rounding behind.
-CANCELLED = 1e-12
+#: Matrices of one stack are filled up to the size of the largest: the smallest has at least this share of its rows.
+_SIMILAR = 0.8
+#: Groups of fewer rows than this may share a stack whatever their sizes.
+_SMALL = 48
 
 
 class Part(NamedTuple):
@@ -38,8 +43,9 @@ class Part(NamedTuple):
     counted : ndarray of shape (m, L) or None
         How much each residual counts; None: all the same.
     copies : ndarray of shape (m,) or None
-        How many rows each stands for, one of which is left out; None: the weights. (They differ where a soft label
-        gives a column a part of a row.)
+        How many equal rows, of equal weight, each stands for, one of which is left out; None: one.
+    left_out : LeftOut or None
+        The groups of rows that are left out together; None: every row by itself.
     """
 
     base: Any
@@ -47,29 +53,177 @@ class Part(NamedTuple):
     targets: Array
     counted: Array | None = None
     copies: Array | None = None
+    left_out: LeftOut | None = None
+
+
+class Path(NamedTuple):
+    """The criterion of every group and column along a path of ridges.
+
+    Attributes
+    ----------
+    log_ridges : ndarray of shape (R,)
+        The logarithms of the ridges, ascending.
+    costs : ndarray of shape (R, p, L)
+        The criterion, summed over rows.
+    lifts, magnitudes : ndarray of shape (p,)
+        The mean eigenvalue of every group's matrix, and the trace of the kernel matrix before centring.
+    """
+
+    log_ridges: Array
+    costs: Array
+    lifts: Array
+    magnitudes: Array
 
 
 class Samples:
-    """Small samples of the rows of several groups, and the criterion for any gamma and ridge.
-
-    The groups are one stack of matrices: those with fewer rows or columns are filled up with rows of no weight and
-    columns that do not count, which changes nothing.
+    """Samples of the rows of several groups, and the criterion for any gamma along a path of ridges.
 
     Parameters
     ----------
     kernel : Kernel
         The kernel.
     groups : sequence of Part
-        The sampled rows of every group: m of them, for L columns. They come with the kernel's base matrix, or they all
-        come with their features.
+        The sampled rows of every group: m of them, for L columns, with the kernel's base matrix or their features.
     least_ridge : float
         The least ridge to consider, in multiples of the mean eigenvalue.
     """
 
     def __init__(self, kernel: Kernel, groups: Sequence[Part], least_ridge: float = RIDGE_LIMITS[0]):
-        self.kernel, self.least_ridge = kernel, least_ridge
+        self.kernel, self.groups, self.least_ridge = kernel, groups, least_ridge
+        self.n_columns = max(part.targets.shape[1] for part in groups)
+        self.totals = np.array([float(part.weights.sum()) for part in groups])
+        self._paths: dict[tuple[Criterion, float, float | None], Path] = {}
+
+    def path(self, criterion: Criterion, gamma: float, ridge: float | None = None) -> Path:
+        """Return the criterion of every group, at one ridge if it is given; computed once."""
+        key = criterion, gamma, ridge
+        if key not in self._paths:
+            with np.errstate(over="ignore", invalid="ignore"):
+                self._paths[key] = self._along(criterion, gamma, ridge)
+        return self._paths[key]
+
+    def best_ridge(
+        self, criterion: Criterion, gamma: float, mask: Array, ridge: float | None
+    ) -> tuple[float, float]:
+        """Return the ridge that minimises the criterion over the masked (p, L) columns, and the least value."""
+        path = self.path(criterion, gamma, ridge)
+        weight = float((mask * self.totals[:, np.newaxis]).sum())
+        costs = np.einsum("rpl,pl->r", path.costs, mask) / weight
+        if ridge is not None:
+            return ridge, float(costs[0])
+        used = mask.any(axis=1)
+        low, high = self._limits(path.lifts[used], path.magnitudes[used])
+        inside = (path.log_ridges >= low - 1e-9) & (path.log_ridges <= high + 1e-9)
+        grid, costs = path.log_ridges[inside], costs[inside]
+        best = int(np.argmin(costs))
+        if not 0 < best < grid.size - 1:
+            return float(np.exp(grid[best])), float(costs[best])
+        return float(np.exp(_lowest(grid, costs, best))), float(costs[best])
+
+    def _limits(self, lifts: Array, magnitudes: Array) -> tuple[float, float]:
+        """Return the logarithms of the least and the largest ridge to consider."""
+        scale = float(np.mean(lifts))
+        low = float(np.log(max(self.least_ridge * scale, CANCELLED * float(magnitudes.max()))))
+        return low, max(float(np.log(RIDGE_LIMITS[1] * scale)), low + np.log(10.0))
+
+    def _grid(self, lifts: Array, magnitudes: Array, per_decade: int) -> Array:
+        """Return the logarithms of ridges that serve any of the groups."""
+        limits = [self._limits(lifts[[number]], magnitudes[[number]]) for number in range(lifts.size)]
+        limits.append(self._limits(lifts, magnitudes))
+        return log_grid(min(low for low, _ in limits), max(high for _, high in limits), per_decade)
+
+    def _along(self, criterion: Criterion, gamma: float, ridge: float | None) -> Path:
+        stacks = [(numbers, _Stack(self.kernel, [self.groups[n] for n in numbers])) for numbers in self._stacked()]
+        lifts, magnitudes = np.empty(len(self.groups)), np.empty(len(self.groups))
+        decomposed = []
+        for numbers, stack in stacks:
+            spectra = stack.spectra(gamma)
+            lifts[numbers], magnitudes[numbers] = spectra.lifts, spectra.magnitudes
+            decomposed.append((numbers, stack, spectra))
+        grid = np.log([ridge]) if ridge is not None else self._grid(lifts, magnitudes, PER_DECADE)
+        costs = np.zeros((grid.size, len(self.groups), self.n_columns))
+        for numbers, stack, spectra in decomposed:
+            found = stack.costs(criterion, spectra, np.exp(grid))
+            costs[:, numbers, : found.shape[2]] = found
+        return Path(grid, costs, lifts, magnitudes)
+
+    def _stacked(self) -> list[Array]:
+        """Return the groups of every stack: of similar size, all with features or none."""
+        thin = np.array([isinstance(part.base, ThinMatrix) for part in self.groups])
+        sizes = np.array([part.weights.size for part in self.groups])
+        stacks: list[list[int]] = []
+        for number in np.lexsort((-sizes, thin)):
+            first = stacks[-1][0] if stacks else number
+            similar = sizes[number] >= _SIMILAR * sizes[first] or sizes[first] <= _SMALL
+            if stacks and thin[number] == thin[first] and similar:
+                stacks[-1].append(int(number))
+            else:
+                stacks.append([int(number)])
+        return [np.array(stack) for stack in stacks]
+
+
+class GroupedSamples(Samples):
+    """The same where groups of rows are left out together: PRESS by Cholesky factors, one for every ridge."""
+
+    def _along(self, criterion: Criterion, gamma: float, ridge: float | None) -> Path:
+        assert criterion == "loo"
+        diagonals = [self.kernel.apply(np.diagonal(part.base).copy(), gamma) for part in self.groups]
+        magnitudes = np.array(
+            [part.weights @ np.abs(own) for part, own in zip(self.groups, diagonals, strict=True)]
+        )
+        lifts = np.array([self._mean_eigenvalue(part, gamma) for part in self.groups])
+        grid = np.log([ridge]) if ridge is not None else self._grid(lifts, magnitudes, 1)
+        costs = np.full((grid.size, len(self.groups), self.n_columns), np.inf)
+        for number, part in enumerate(self.groups):
+            for place, epsilon in enumerate(np.exp(grid)):
+                try:
+                    found, _ = press(
+                        self.kernel,
+                        part.base,
+                        part.weights,
+                        part.targets,
+                        gamma,
+                        float(epsilon),
+                        copies=part.copies,
+                        left_out=part.left_out,
+                        with_slopes=False,
+                    )
+                except np.linalg.LinAlgError:
+                    continue
+                costs[place, number, : found.size] = found
+            costs[:, number, part.targets.shape[1] :] = 0.0
+        return Path(grid, costs, lifts, magnitudes)
+
+    def _mean_eigenvalue(self, part: Part, gamma: float) -> float:
+        K = self.kernel.apply(part.base, gamma)
+        total = float(part.weights.sum())
+        means = K @ part.weights / total
+        own = np.diagonal(K) - 2.0 * means + float(means @ part.weights) / total
+        lift = float(part.weights @ own) / max(total - 1.0, 1.0)
+        return lift if lift > 0.0 else 1.0
+
+
+class _Spectra(NamedTuple):
+    """The eigendecompositions of a stack of centred matrices, or of their features' products."""
+
+    eigenvalues: Array
+    vectors: Array
+    loadings: Array
+    lifts: Array
+    magnitudes: Array
+
+
+class _Stack:
+    """Groups as one stack of matrices.
+
+    Those with fewer rows or columns are filled up with rows of no weight and columns that do not count, which changes
+    nothing.
+    """
+
+    def __init__(self, kernel: Kernel, groups: Sequence[Part]):
+        self.kernel = kernel
         p, m = len(groups), max(part.weights.size for part in groups)
-        self.n_columns = n_columns = max(part.targets.shape[1] for part in groups)
+        n_columns = max(part.targets.shape[1] for part in groups)
         self._weights = np.zeros((p, m))
         self._copies = np.ones((p, m))
         self._counted = np.zeros((p, m, n_columns))
@@ -77,9 +231,8 @@ class Samples:
         for number, part in enumerate(groups):
             size, width = part.targets.shape
             self._weights[number, :size] = part.weights
-            self._copies[number, :size] = np.maximum(
-                part.weights if part.copies is None else part.copies, 1.0
-            )
+            if part.copies is not None:
+                self._copies[number, :size] = part.copies
             targets[number, :size, :width] = part.targets
             self._counted[number, :size, :width] = 1.0 if part.counted is None else part.counted
         self.totals = self._weights.sum(axis=1)
@@ -92,12 +245,13 @@ class Samples:
         #: Whether nothing had to be filled up, and whether all rows have weight one besides.
         self._full = bool((self._weights > 0.0).all())
         self._plain = bool((self._weights == 1.0).all())
-        self._known: dict[float, _Spectra] = {}
         self._thin = [part.base for part in groups if isinstance(part.base, ThinMatrix)]
         if self._thin:
             self._rows = np.zeros((p, m, self._thin[0].orders.size))
             for number, matrix in enumerate(self._thin):
                 self._rows[number, : matrix.rows.shape[0]] = matrix.rows
+        elif p == 1:
+            self._base = groups[0].base[np.newaxis]
         else:
             self._base = np.zeros((p, m, m), dtype=groups[0].base.dtype)
             for number, part in enumerate(groups):
@@ -105,12 +259,8 @@ class Samples:
                 self._base[number, :size, :size] = part.base
 
     def spectra(self, gamma: float) -> _Spectra:
-        """Return the decomposition of all groups for one gamma, computed once."""
-        if gamma not in self._known:
-            with np.errstate(over="ignore", invalid="ignore"):
-                found = self._of_features(gamma) if self._thin else self._of_matrices(gamma)
-            self._known[gamma] = found
-        return self._known[gamma]
+        """Return the decomposition of all groups for one gamma."""
+        return self._of_features(gamma) if self._thin else self._of_matrices(gamma)
 
     def _of_matrices(self, gamma: float) -> _Spectra:
         """Decompose the centred kernel matrices."""
@@ -131,9 +281,7 @@ class Samples:
         K += (lifts[:, np.newaxis] * self._direction)[:, :, np.newaxis] * self._direction[:, np.newaxis]
         eigenvalues, vectors = np.linalg.eigh(K)
         loadings = np.swapaxes(vectors, 1, 2) @ self._targets
-        return _Spectra(
-            np.maximum(eigenvalues, 0.0), vectors, np.square(vectors), loadings, lifts, magnitudes
-        )
+        return _Spectra(np.maximum(eigenvalues, 0.0), vectors, loadings, lifts, magnitudes)
 
     def _of_features(self, gamma: float) -> _Spectra:
         """Decompose GᵀG, which has the same eigenvalues but for zeros (`polymargin.solvers.thin`)."""
@@ -145,64 +293,45 @@ class Samples:
         eigenvalues, vectors = np.linalg.eigh(products)
         turned = self._rows @ (scales * vectors)
         loadings = np.swapaxes(turned, 1, 2) @ self._targets
-        return _Spectra(np.maximum(eigenvalues, 0.0), turned, np.square(turned), loadings, lifts, magnitudes)
+        return _Spectra(np.maximum(eigenvalues, 0.0), turned, loadings, lifts, magnitudes)
 
-    def costs(self, criterion: Criterion, gamma: float, ridges: Array) -> Array:
+    def costs(self, criterion: Criterion, spectra: _Spectra, ridges: Array) -> Array:
         """Return the criterion, summed over rows, for several ridges, groups and columns, shape (R, p, L)."""
-        residuals, rest = self._residuals(gamma, ridges)
-        # Residuals over √s and one minus leverages, of a row of weight s; where s > 1 one of s rows is left out.
+        residuals, rest = self._residuals(spectra, ridges)
+        # Residuals over √s and one minus leverages, of a row of weight s.
         residuals /= np.where(self._roots > 0.0, self._roots, 1.0)[:, :, np.newaxis, np.newaxis]
         if criterion == "loo":
             copies = self._copies[:, :, np.newaxis]
             residuals *= (copies / np.maximum(copies - 1.0 + rest, 1e-300))[:, :, :, np.newaxis]
             return np.einsum("pml,pmrl->rpl", self._counted, np.square(residuals))
-        repeated = self.totals - (self._weights > 0.0).sum(axis=1)
+        repeated = self._copies.sum(axis=1) - self._copies.shape[1]
+        n_rows = (self._weights > 0.0).sum(axis=1) + repeated
         rest_sum = np.einsum("pmr,pm->rp", rest, self._weights > 0.0) + repeated
         squares = np.einsum("pml,pmrl->rpl", self._counted, np.square(residuals))
-        return squares / np.square(np.maximum(rest_sum / self.totals, 1e-150))[:, :, np.newaxis]
+        return squares / np.square(np.maximum(rest_sum / n_rows, 1e-150))[:, :, np.newaxis]
 
-    def _residuals(self, gamma: float, ridges: Array) -> tuple[Array, Array]:
+    def _residuals(self, spectra: _Spectra, ridges: Array) -> tuple[Array, Array]:
         """Return the residuals times √s, shape (p, m, R, L), and one minus the leverages, shape (p, m, R)."""
-        spectra = self.spectra(gamma)
         p, m, n_columns = self._targets.shape
         inverses = 1.0 / (spectra.eigenvalues[:, :, np.newaxis] + ridges)
         loaded = inverses[:, :, :, np.newaxis] * spectra.loadings[:, :, np.newaxis, :]
         solution = (spectra.vectors @ loaded.reshape(p, inverses.shape[1], -1)).reshape(
             p, m, ridges.size, n_columns
         )
-        diagonal = spectra.squares @ inverses
+        diagonal = np.square(spectra.vectors) @ inverses
         bias = np.square(self._direction)[:, :, np.newaxis]
         if self._thin:
             return self._targets[:, :, np.newaxis, :] - solution, 1.0 - diagonal - bias
         diagonal -= bias / (spectra.lifts[:, np.newaxis] + ridges)[:, np.newaxis, :]
         return ridges[:, np.newaxis] * solution, ridges * diagonal
 
-    def best_ridge(
-        self, criterion: Criterion, gamma: float, mask: Array, ridge: float | None
-    ) -> tuple[float, float]:
-        """Return the ridge that minimises the criterion over the masked (p, L) columns, and the least value."""
-        weight = float((mask * self.totals[:, np.newaxis]).sum())
 
-        def total(log_ridges: Array) -> Array:
-            costs = self.costs(criterion, gamma, np.exp(log_ridges))
-            return np.einsum("rpl,pl->r", costs, mask) / weight
-
-        if ridge is not None:
-            return ridge, float(total(np.log([ridge]))[0])
-        scale = float(np.mean(self.spectra(gamma).lifts[mask.any(axis=1)]))
-        magnitude = float(self.spectra(gamma).magnitudes[mask.any(axis=1)].max())
-        low = float(np.log(max(self.least_ridge * scale, CANCELLED * magnitude)))
-        high = max(float(np.log(RIDGE_LIMITS[1] * scale)), low + np.log(10.0))
-        grid = log_grid(low, high, PER_DECADE)
-        step = grid[1] - grid[0]
-        costs = total(grid)
-        best = int(np.argmin(costs))
-        if not 0 < best < grid.size - 1:
-            return float(np.exp(grid[best])), float(costs[best])
-        below, middle, above = np.log(np.maximum(costs[best - 1 : best + 2], 1e-300))
-        bend = below - 2.0 * middle + above
-        shift = 0.5 * (below - above) / bend if bend > 0.0 else 0.0
-        return float(np.exp(grid[best] + shift * step)), float(costs[best])
+def _lowest(grid: Array, costs: Array, best: int) -> float:
+    """Return where the parabola through the logarithms of the best cost and its neighbours is lowest."""
+    below, middle, above = np.log(np.maximum(costs[best - 1 : best + 2], 1e-300))
+    bend = below - 2.0 * middle + above
+    shift = 0.5 * (below - above) / bend if bend > 0.0 and np.isfinite(bend) else 0.0
+    return float(grid[best] + shift * (grid[1] - grid[0]))
 
 
 def _check_finite(values: Array) -> None:
@@ -211,19 +340,3 @@ def _check_finite(values: Array) -> None:
             "the kernel matrix holds infinite or undefined values; scale the features, for example with "
             "StandardScaler"
         )
-
-
-class _Spectra:
-    """The eigendecompositions of a stack of centred matrices, or of their features' products."""
-
-    def __init__(
-        self,
-        eigenvalues: Array,
-        vectors: Array,
-        squares: Array,
-        loadings: Array,
-        lifts: Array,
-        magnitudes: Array,
-    ) -> None:
-        self.eigenvalues, self.vectors, self.squares = eigenvalues, vectors, squares
-        self.loadings, self.lifts, self.magnitudes = loadings, lifts, magnitudes

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from polymargin.solvers import _lapack
+from polymargin.solvers.centring import Centring
+from polymargin.solvers.leave_out import LeftOut, inverse_blocks
 
 Array = NDArray[Any]
 
@@ -29,6 +31,9 @@ class Factor(Protocol):
 
     def inverse_diagonal(self) -> Array:
         """Return the diagonals of (A + ε_l I)⁻¹, shape (n, L)."""
+
+    def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
+        """Return the blocks of (A + ε I)⁻¹ that belong to groups of rows, see `LeftOut.errors`."""
 
     def log_determinants(self) -> Array:
         """Return log det(A + ε_l I), shape (L,)."""
@@ -60,6 +65,12 @@ class CholeskyFactor:
         """Return the diagonal of the inverse, the same for every column."""
         return np.repeat(inverse_diagonal(self.lower)[:, np.newaxis], self.n_columns, axis=1)
 
+    def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
+        """Return the blocks of the inverse, the same for every column."""
+        inverse = np.array(self.lower, order="F")
+        _lapack.invert_triangle(inverse)
+        return inverse_blocks(inverse, left_out)
+
     def log_determinants(self) -> Array:
         """Return the log-determinant, the same for every column."""
         return np.full(self.n_columns, 2.0 * np.log(np.diagonal(self.lower)).sum())
@@ -89,6 +100,12 @@ class SpectralFactor:
     def inverse_diagonal(self) -> Array:
         """Return the diagonals of the inverses."""
         return np.square(self.vectors) @ self._inverses
+
+    def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
+        """Return the blocks of the inverses, one of every column."""
+        parts = [self.vectors[rows] for rows in left_out.blocks]
+        inverses = self._inverses
+        return [np.einsum("gin,gjn,nl->gijl", part, part, inverses, optimize=True) for part in parts]
 
     def log_determinants(self) -> Array:
         """Return the log-determinants."""
@@ -136,3 +153,32 @@ def spectral(A: Array, ridges: Array) -> SpectralFactor:
             "larger in size than the regularisation 1/C; use a positive definite kernel, or a smaller C"
         )
     return SpectralFactor(eigenvalues, vectors, ridges)
+
+
+def left_out_errors(
+    factor: Factor, solution: Array, centring: Centring, ridges: Array, left_out: LeftOut | None
+) -> Array:
+    """Return the residuals (times √s) of machines trained without each row, or its group, shape (n, L).
+
+    Parameters
+    ----------
+    factor : Factor
+        The factorisation of A + ε.
+    solution : ndarray of shape (n, L)
+        ã, its solutions for the centred targets.
+    centring : Centring
+        How A is centred.
+    ridges : ndarray of shape (L,) or (1,)
+        ε.
+    left_out : LeftOut or None
+        The groups of rows that are left out together; None: every row by itself.
+    """
+    lifted = centring.lift + ridges
+    q = centring.bias_direction
+    if left_out is None or left_out.single:
+        return solution / (factor.inverse_diagonal() - np.square(q)[:, np.newaxis] / lifted)
+    blocks = factor.inverse_blocks(left_out)
+    for rows, P in zip(left_out.blocks, blocks, strict=True):
+        bias = q[rows][:, :, np.newaxis] * q[rows][:, np.newaxis, :]
+        P -= bias / lifted[0] if P.ndim == 3 else bias[..., np.newaxis] / lifted
+    return left_out.errors(blocks, solution)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from polymargin._threads import remembered
 from polymargin.solvers import _lapack
 from polymargin.solvers.centring import Centring
+from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.ridge import symmetric_inverse
 
 if TYPE_CHECKING:
@@ -134,6 +135,21 @@ class ThinFactor:
         bias = self.matrix.weights / self.matrix.total
         diagonal = self.rest / self.ridge + bias / (self.lift + self.ridge)
         return np.repeat(diagonal[:, np.newaxis], self.n_columns, axis=1)
+
+    def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
+        """Return the blocks of the inverse, the same for every column."""
+        half = _lapack.solve_factored(self.lower, self.scales[:, np.newaxis] * self.matrix.rows.T)
+        half *= self.scales[:, np.newaxis]
+        q = np.sqrt(self.matrix.weights / self.matrix.total)
+        bias = 1.0 / (self.lift + self.ridge) - 1.0 / self.ridge
+        blocks = []
+        for rows in left_out.blocks:
+            block = np.einsum("gid,dgj->gij", self.matrix.rows[rows], half[:, rows], optimize=True)
+            block /= -self.ridge
+            block += bias * q[rows][:, :, np.newaxis] * q[rows][:, np.newaxis, :]
+            block[:, np.arange(rows.shape[1]), np.arange(rows.shape[1])] += 1.0 / self.ridge
+            blocks.append(block)
+        return blocks
 
     def log_determinants(self) -> Array:
         """Return the log-determinant, the same for every column."""

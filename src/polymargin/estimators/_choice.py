@@ -1,0 +1,328 @@
+"""Which kernel and which C: PRESS proposes, the decoder's cross-fitted log-loss on honest outputs decides.
+
+For every kernel the least squared leave-one-out errors propose C and gamma. Squared errors punish outputs that are too
+small, which a decoder that learns their scale does not mind: on noisy data machines that are regularised far more give
+smoother outputs and better probabilities. So a path of smaller C is tried, too. All candidates are judged in the same
+way: by the log-loss of the decoder on leave-one-out outputs of rows that it has not learned from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from polymargin._progress import Progress
+from polymargin.codebooks import Codebook
+from polymargin.decoders import Decoder, ProbabilisticDecoder
+from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
+from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
+from polymargin.machines.lssvm import select
+from polymargin.machines._parameters import Selection
+from polymargin.selection.settings import SearchSettings
+
+Array = NDArray[Any]
+
+
+def candidates(kernel: Any, degree: Any, coef0: float, *, fixed: bool) -> list[Kernel]:
+    """Return the kernels to choose from, which is one where the parameters name it.
+
+    Where there is no choice, because ``fixed`` parameters mean something else to every kernel, None stands for "rbf",
+    and for degree 3.
+    """
+    if kernel is None:
+        if fixed:
+            return [RBF()]
+        return [Blend(), Polynomial(2 if degree is None else degree, coef0, centred=True)]
+    if kernel == "poly" and degree is None and not fixed:
+        return [Polynomial(number, coef0) for number in (2, 3, 4)]
+    return [resolve_kernel(kernel, 3 if degree is None else degree, coef0)]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is wanted of the machines: the parameters of an estimator that concern them.
+
+    Attributes
+    ----------
+    codebook : Codebook
+        The dichotomies.
+    decoder : Decoder
+        The decoder, not fitted.
+    C, gamma : float or None
+        Given, or to be selected.
+    selection : {"loo", "gcv", "evidence"}
+        By what C and gamma are proposed.
+    pools : sequence of ndarray of int, or None
+        The columns that share their parameters.
+    settings : SearchSettings
+        Width and budget of the search.
+    keep_factors : bool
+        Whether the factorisations are kept for variances.
+    """
+
+    codebook: Codebook
+    decoder: Decoder
+    C: float | None
+    gamma: float | None
+    selection: Selection
+    pools: Sequence[Array] | None
+    settings: SearchSettings
+    keep_factors: bool
+
+    def fitted(
+        self, data: TrainingRows, C: Any, gamma: Any, *, keep_factors: bool = False, progress: Progress | None = None
+    ) -> LSSVMBank:
+        """Return machines with these parameters, selecting what is None."""
+        return fit_lssvm_bank(
+            data,
+            self.codebook,
+            C=C,
+            gamma=gamma,
+            selection=self.selection,
+            pools=self.pools,
+            settings=self.settings,
+            keep_factors=keep_factors,
+            n_folds=self.settings.folds if self.comparable else 0,
+            progress=progress,
+        )
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the decoder learns probabilities from honest outputs, so that candidates can be compared by them."""
+        decoder = self.decoder
+        learned = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
+        return learned and not decoder.needs_variances and not decoder.in_sample
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel with its parameters, and how it was judged.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        The kernel, fitted to the training rows.
+    C, gamma : ndarray of shape (L,)
+        The parameters of every machine.
+    smaller : float
+        How many times smaller C is than the one of least PRESS.
+    loss : float
+        The cross-fitted log-loss of the decoder, or the mean squared leave-one-out error where it has none.
+    """
+
+    kernel: Kernel
+    C: Array
+    gamma: Array
+    smaller: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The machines that were chosen, and the table of what was tried.
+
+    Attributes
+    ----------
+    bank : LSSVMBank
+        The machines, trained on all rows.
+    chosen : Candidate or None
+        Their kernel and parameters; None if there was nothing to compare.
+    candidates : list of Candidate
+        What was compared, on a sample if there are many rows.
+    n_rows : int
+        On how many rows.
+    log_proba : ndarray of shape (n, K) or None
+        Log-probabilities of all rows by the candidate that the rows of other folds favour: what was learned and what
+        was chosen without them. None if candidates were compared on a sample, or without probabilities.
+    """
+
+    bank: LSSVMBank
+    chosen: Candidate | None
+    candidates: list[Candidate]
+    n_rows: int
+    log_proba: Array | None = None
+
+    @property
+    def table(self) -> dict[str, list[Any]] | None:
+        """What was tried, as columns; None if there was nothing to compare."""
+        if self.chosen is None:
+            return None
+        tried = self.candidates
+        return {
+            "kernel": [each.kernel.name for each in tried],
+            "C": [_common(each.C) for each in tried],
+            "gamma": [_common(each.gamma) for each in tried],
+            "smaller_C": [each.smaller for each in tried],
+            "loss": [each.loss for each in tried],
+            "chosen": [each is self.chosen for each in tried],
+            "n_rows": [self.n_rows] * len(tried),
+        }
+
+    @property
+    def kernel_losses(self) -> dict[str, float] | None:
+        """The least loss of every kernel; None if there was one only."""
+        names = list(dict.fromkeys(each.kernel.name for each in self.candidates))
+        if len(names) < 2:
+            return None
+        return {name: min(each.loss for each in self.candidates if each.kernel.name == name) for name in names}
+
+
+def _common(values: Array) -> Any:
+    """Return the value that all machines share, or the array if they differ."""
+    return float(values[0]) if (values == values[0]).all() else values
+
+
+def choose(
+    data: TrainingRows, kernels: Sequence[Kernel], request: Request, progress: Progress | None = None
+) -> Choice:
+    """Return machines with the best kernel and the best C."""
+    fitted = [kernel.fitted(data.X, data.weights) for kernel in kernels]
+    path = request.settings.smaller if request.comparable and request.C is None else (1.0,)
+    if request.selection != "loo":
+        path = (1.0,)
+    if len(fitted) == 1 and len(path) == 1:
+        rows = data.with_kernel(fitted[0])
+        bank = request.fitted(rows, request.C, request.gamma, keep_factors=request.keep_factors, progress=progress)
+        return Choice(bank, None, [], data.class_index.size)
+    sample = _sample(data, request, len(fitted) * len(path))
+    judged: list[tuple[Candidate, Judgement]] = []
+    best: tuple[Candidate, LSSVMBank] | None = None
+    for kernel in fitted:
+        whole = data.with_kernel(kernel)
+        rows = whole if sample is None else whole.take(sample)
+        bank = _proposed(whole, rows, request, progress)
+        proposed = bank.C
+        before: Judgement | None = None
+        for smaller in path:
+            if smaller != 1.0:
+                bank = request.fitted(rows, proposed / smaller, bank.gamma)
+            judgement = _judge(rows, bank, request)
+            candidate = Candidate(kernel, bank.C, bank.gamma, smaller, judgement.loss)
+            judged.append((candidate, judgement))
+            if before is not None and not judgement.clearly_better(before):
+                break  # and a still smaller C would be worse again
+            if best is None or candidate.loss < best[0].loss:
+                best = candidate, bank
+            before = judgement
+        rows.release()
+    assert best is not None
+    chosen, bank = best
+    if sample is not None or request.keep_factors:
+        rows = data.with_kernel(chosen.kernel)
+        bank = request.fitted(rows, chosen.C, chosen.gamma, keep_factors=request.keep_factors, progress=progress)
+    honest = None
+    if sample is None and request.comparable:
+        honest = _chosen_without(data, [judgement for _, judgement in judged], request.settings.folds)
+    n_rows = data.class_index.size if sample is None else sample.size
+    return Choice(bank, chosen, [candidate for candidate, _ in judged], n_rows, honest)
+
+
+def _chosen_without(data: TrainingRows, judged: Sequence[Judgement], n_folds: int) -> Array:
+    """Return the log-probabilities of every row by the candidate that the rows of the other folds favour, (n, K)."""
+    first = judged[0].rows
+    numbers = data.deal.fold_numbers(n_folds)
+    if data.soft_labels is not None:
+        numbers = numbers[np.nonzero(data.soft_labels)[0]]
+    assert first.weights is not None
+    losses = np.stack([judgement.losses for judgement in judged])
+    log_p = np.empty_like(judged[0].log_proba)
+    for fold in range(int(numbers.max()) + 1):
+        held = numbers == fold
+        best = int((losses[:, ~held] @ first.weights[~held]).argmin())
+        log_p[held] = judged[best].log_proba[held]
+    return log_p
+
+
+def _proposed(
+    whole: TrainingRows, rows: TrainingRows, request: Request, progress: Progress | None
+) -> LSSVMBank:
+    """Return machines on some rows with the parameters that PRESS proposes on as many rows as its budget allows."""
+    if rows is whole:
+        return request.fitted(whole, request.C, request.gamma, progress=progress)
+    C, gamma = select(
+        whole,
+        request.codebook,
+        C=request.C,
+        gamma=request.gamma,
+        selection=request.selection,
+        pools=request.pools,
+        settings=request.settings,
+        progress=progress,
+    )
+    return request.fitted(rows, C, gamma)
+
+
+def _sample(data: TrainingRows, request: Request, n_candidates: int) -> Array | None:
+    """Return the rows on which candidates are compared; None: all."""
+    settings, n_rows = request.settings, data.class_index.size
+    counts = np.bincount(data.class_index, minlength=request.codebook.n_classes).astype(np.float64)
+    cubes = sum(float(counts[group.classes].sum()) ** 3 for group in request.codebook.row_groups)
+    share = (settings.budget(cubes) / (n_candidates * cubes)) ** (1 / 3)
+    share = max(share, settings.decided_rows / n_rows)
+    if share >= 1.0:
+        return None
+    return data.deal.sample(share, settings.least_rows)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How a candidate was judged: by log-probabilities of rows that were not learned from, if the decoder has them."""
+
+    loss: float
+    rows: DecoderRows
+    log_proba: Array
+
+    @property
+    def losses(self) -> Array:
+        """The loss of every row, shape (n,)."""
+        return -self.log_proba[np.arange(self.rows.class_index.size), self.rows.class_index]
+
+    def clearly_better(self, other: Judgement) -> bool:
+        """Tell whether the loss is lower by more than the standard error of the difference."""
+        weights = self.rows.weights
+        assert weights is not None
+        gains = other.losses - self.losses
+        mean = float(weights @ gains / weights.sum())
+        return mean > float(np.sqrt(weights @ np.square(gains - mean)) / weights.sum())
+
+
+def _judge(data: TrainingRows, bank: LSSVMBank, request: Request) -> Judgement:
+    """Judge by the decoder's cross-fitted log-loss, or by the machines' squared error if it has none."""
+    decoder = request.decoder
+    if not request.comparable:
+        nothing = DecoderRows(None, data.class_index, None)
+        return Judgement(_squared_error(data, bank, request.codebook), nothing, np.empty((0, 0)))
+    assert isinstance(decoder, ProbabilisticDecoder)
+    rows, log_p = cross_fitted_log_proba(data, bank, decoder)
+    assert rows.weights is not None
+    judgement = Judgement(np.nan, rows, log_p)
+    return replace(judgement, loss=float(rows.weights @ judgement.losses / rows.weights.sum()))
+
+
+def decoder_rows(data: TrainingRows, bank: LSSVMBank) -> DecoderRows:
+    """Return the honest outputs that a decoder learns from, weighted."""
+    rows = DecoderRows(bank.training_outputs(honest=True), data.class_index, data.effective_weights)
+    return rows if data.soft_labels is None else rows.divided(data.soft_labels)
+
+
+def cross_fitted_log_proba(
+    data: TrainingRows, bank: LSSVMBank, decoder: ProbabilisticDecoder
+) -> tuple[DecoderRows, Array]:
+    """Return the rows a decoder learns from, and its log-probabilities of rows it has not learned from, (n, K)."""
+    rows = decoder_rows(data, bank)
+    assert rows.outputs is not None
+    log_p = clone(decoder).cross_fit(bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights)
+    return rows, log_p
+
+
+def _squared_error(data: TrainingRows, bank: LSSVMBank, codebook: Codebook) -> float:
+    """Return the mean squared leave-one-out error of the machines on the rows they know."""
+    targets = codebook.targets(data.class_index)
+    squares = np.where(targets == 0, 0.0, np.square(targets - bank.loo_margins))
+    return float((data.weights @ squares).sum() / (data.weights @ (targets != 0)).sum())

@@ -1,0 +1,153 @@
+"""Copies of rows: told from independent observations that happen to be equal.
+
+In a table of nominal columns equal rows are independent observations, and to hold all of them out would leave a cell
+without data. In a table with copied rows they are one observation, and leave-one-out that leaves the copy in is not
+honest. Two things tell them apart:
+
+- *Labels.* Independent observations at one point disagree as often as the classes overlap there; copies never do.
+- *Coincidences.* Where the columns make equal rows likely, rows that differ in a single nominal value (one column, or
+  two indicator columns) are common as well; next to a copy there is nothing.
+
+Near-copies, the same row with a little noise, are found by their distances: to a near-copy it is many times less than
+to the next row, where the distances of independent rows to their first and second neighbours are much alike.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+from sklearn.neighbors import NearestNeighbors
+
+from polymargin.machines._rows import content_rank
+
+Array = NDArray[Any]
+
+#: A near-copy is closer by this factor than the row after it. Of rows spread over D dimensions the ratio of two
+#: successive neighbours' distances exceeds t with probability t^-D: 0.1 % at t = 30 in two dimensions.
+_GAP = 30.0
+#: Neighbours that are looked at: a row may have as many copies, less one.
+_NEIGHBOURS = 10
+#: So many rows, evenly spaced, are looked at to see whether there are near-copies at all.
+_QUERIES = 500
+#: Sets of equal rows are copies if their labels disagree less often than this times what the class frequencies give.
+_DISAGREEMENT = 0.05
+#: Less than this share of the rows is neither worth a warning nor a change of the fit.
+_SHARE = 0.02
+#: Equal rows whose neighbours are counted, at most.
+_SAMPLED = 300
+
+
+def find_copies(X: Any, class_index: Array) -> Array | None:
+    """Return the observation that every row is a copy of, shape (n,), with a warning; None if there are no copies.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        The rows.
+    class_index : ndarray of int, shape (n,)
+        Their classes.
+    """
+    n = class_index.size
+    content = content_rank(X)
+    n_different = int(content.max()) + 1
+    if n_different == 1:
+        return None
+    many = n - n_different >= _SHARE * n
+    exact = many and _agree(content, class_index) and not _coincidences_are_likely(X, content)
+    groups = content
+    near = None
+    if (exact or not many) and not sparse.issparse(X):
+        first = np.unique(content, return_index=True)[1]
+        near = _near_copies(X[first], class_index[first])
+        groups = content if near is None else near[content]
+    copies = n - int(groups.max()) - 1
+    if copies < _SHARE * n or not (exact or near is not None):
+        return None
+    kind = "are copies" if near is None else "are copies, or nearly copies,"
+    warnings.warn(
+        f"{copies} of {n} rows {kind} of other rows with the same label, and the columns do not make that likely by "
+        "chance. They are treated as one observation each, so that leave-one-out does not leave a copy in. If they are "
+        "independent observations, pass groups=np.arange(n_samples) to fit; if you know which rows belong together "
+        "(copies, patients, sessions), pass that as groups.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return groups
+
+
+def _agree(groups: Array, class_index: Array) -> bool:
+    """Tell whether the labels of rows of one group agree far more often than chance has it."""
+    n_classes = int(class_index.max()) + 1
+    sizes = np.bincount(groups)
+    counts = np.zeros((sizes.size, n_classes))
+    np.add.at(counts, (groups, class_index), 1.0)
+    pairs = float((sizes * (sizes - 1.0)).sum())
+    agreeing = float((counts * (counts - 1.0)).sum())
+    shares = np.bincount(class_index) / class_index.size
+    chance = 1.0 - float(np.square(shares).sum())
+    return pairs > 0.0 and pairs - agreeing <= _DISAGREEMENT * chance * pairs
+
+
+def _coincidences_are_likely(X: Any, content: Array) -> bool:
+    """Tell whether rows that differ in a single value are as common as equal rows.
+
+    With one or two columns, in which all rows are neighbours in this sense, it is asked whether independent columns of
+    these values would coincide about as often as they do.
+    """
+    _, first, sizes = np.unique(content, return_index=True, return_counts=True)
+    rows = X[first].toarray() if sparse.issparse(X) else X[first]
+    equal_pairs = float((sizes * (sizes - 1.0)).sum())
+    if rows.shape[1] <= 2:
+        n = float(content.size)
+        expected = n * n
+        for column in rows.T:
+            counts = np.unique(column, return_counts=True)[1]
+            # Among different rows, so that copies do not count.
+            expected *= float((counts * (counts - 1.0)).sum()) / max(rows.shape[0] * (rows.shape[0] - 1.0), 1.0)
+        return expected >= equal_pairs / 3.0 or rows.shape[0] <= 2 ** rows.shape[1]
+    repeated = np.flatnonzero(sizes > 1)
+    chosen = repeated[np.linspace(0, repeated.size - 1, min(repeated.size, _SAMPLED)).round().astype(int)]
+    chosen = np.unique(chosen)
+    # Another value of a nominal column changes two of its indicator columns.
+    indicator = np.array([np.unique(column).size == 2 for column in rows.T])
+    own = others = 0.0
+    for place in chosen:
+        differ = rows != rows[place]
+        differing = differ.sum(axis=1)
+        beside = (differing == 1) | ((differing == 2) & ~differ[:, ~indicator].any(axis=1))
+        own += float(sizes[place] * (sizes[place] - 1.0))
+        others += float(sizes[place] * sizes[beside].sum())
+    return others >= own
+
+
+def _near_copies(X: Array, class_index: Array) -> Array | None:
+    """Return the group of every row, shape (n,), where there are near-copies; None where there are none."""
+    n = class_index.size
+    if n < 3 * _NEIGHBOURS:
+        return None
+    neighbours = NearestNeighbors(n_neighbors=_NEIGHBOURS + 1).fit(X)
+    some = np.unique(np.linspace(0, n - 1, min(n, _QUERIES)).round().astype(int))
+    if (_before_gap(neighbours.kneighbors(X[some])[0]) > 0).mean() < _SHARE:
+        return None
+    distances, indices = neighbours.kneighbors(X)
+    before = _before_gap(distances)
+    rows, places = np.nonzero(np.arange(1, _NEIGHBOURS + 1) <= before[:, np.newaxis])
+    links = np.ones(rows.size), (rows, indices[rows, places + 1])
+    groups = connected_components(sparse.coo_array(links, shape=(n, n)), directed=False)[1]
+    return groups if _agree(groups, class_index) else None
+
+
+def _before_gap(distances: Array) -> Array:
+    """Return how many neighbours of every row come before a gap in its distances, shape (n,); zero without a gap.
+
+    The first of the distances is that of the row to itself.
+    """
+    ratios = distances[:, 2:] / np.maximum(distances[:, 1:-1], 1e-300)
+    place = ratios.argmax(axis=1)
+    gaps = np.take_along_axis(ratios, place[:, np.newaxis], axis=1)[:, 0] > _GAP
+    return np.where(gaps, place + 1, 0)

@@ -1,0 +1,69 @@
+"""The numbers behind the search for kernel, C, gamma and the decoder's ridge, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How wide and how long `LSSVMClassifier` searches; pass one as ``search=`` to change it.
+
+    The search proposes C and gamma by the leave-one-out errors of the machines (PRESS) and decides between kernels and
+    a path of smaller C by the decoder's cross-fitted log-loss. All rows are used while that is affordable; beyond that
+    a stratified sample drawn by ``random_state``, as large as the budget allows.
+
+    Attributes
+    ----------
+    octaves : tuple of int
+        The lattice of gamma, in powers of two times the kernel's natural gamma (one over the mean squared distance).
+        With the best C of each, every local minimum is a start for the polish. The lattice is extended where its best
+        point lies on an edge.
+    furthest_octave : int
+        How far it is extended.
+    operations : float
+        The budget of each stage of the search, in floating-point operations: lattice, polish, decision.
+    relative : float
+        A stage may also take this share of the operations of the final fit. With one half, the three stages take about
+        as long as the final fit of the machines, its factorisation and its leave-one-out errors.
+    least_rows : int
+        A sample has at least so many rows of every class, if there are as many.
+    decided_rows : int
+        Kernels and C are decided on at least so many rows, if there are as many.
+    basins : int
+        How many local minima of the lattice are polished at most.
+    near : float
+        A local minimum is polished if its PRESS is less than this times the least.
+    steps, converged : int, float
+        The polish ends after so many steps, or when the next one is expected to lower PRESS by less than this share.
+    per_octave : int
+        C and gamma are rounded to so many values an octave, so that what is chosen does not depend on the last digits
+        of X. Within such a step PRESS is flat.
+    smaller : tuple of float
+        The path of C: the one of least PRESS is divided by these. Squared errors punish outputs that are too small,
+        which a decoder that learns their scale does not; on noisy data machines with a much smaller C decode better.
+    folds : int
+        The folds of the nested outputs, by which kernels and C are compared and the log-loss is stated.
+    """
+
+    octaves: tuple[int, ...] = tuple(range(-10, 7, 2))
+    furthest_octave: int = 16
+    operations: float = 3e9
+    relative: float = 0.5
+    least_rows: int = 20
+    decided_rows: int = 1000
+    basins: int = 2
+    near: float = 1.1
+    steps: int = 12
+    converged: float = 1e-5
+    per_octave: int = 8
+    smaller: tuple[float, ...] = (1.0, 16.0, 256.0)
+    folds: int = 5
+
+    def budget(self, final: float) -> float:
+        """Return the operations of a stage, given those of the final fit."""
+        return max(self.operations, self.relative * final)
+
+
+#: What `LSSVMClassifier` uses unless it is given something else.
+DEFAULT = SearchSettings()
