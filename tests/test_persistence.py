@@ -44,11 +44,12 @@ from polymargin import (
     Stack,
     SVMClassifier,
     WindowPosterior,
+    _output,
 )
 from polymargin.codebooks import CODINGS
 from polymargin.decoders import DECODERS
 from polymargin.kernels import Blend, Polynomial
-from polymargin.persistence import ModelFileError, ModelVersionWarning, _atomic, _container, _files, describe
+from polymargin.persistence import ModelFileError, ModelVersionWarning, _container, _files, describe
 from polymargin.persistence._schema import check
 
 X, Y = blobs(45, 3, seed=1)
@@ -663,7 +664,7 @@ def test_a_process_that_is_killed_leaves_the_old_file(path):
         "os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)\n"
         "runpy.run_path(sys.argv[1])['write_atomically'](sys.argv[2], bytes(10**6))\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program, _atomic.__file__, path], check=False)
+    killed = subprocess.run([sys.executable, "-c", program, _output.__file__, path], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert os.listdir(path.parent) == ["model"]
     assert path.read_bytes() == old

@@ -171,10 +171,10 @@ def test_csv_and_parquet_give_the_same(tmp_path):
         ("a,y\n1,u\n2,v\n".encode("utf-16"), "UTF-8"),
         (b"PK\x03\x04rest", "spreadsheet"),
         (b"PAR1 no", "damaged Parquet"),
-        (gzip.compress(b"a,y\n1,u\n" * 1000, mtime=0)[:-20], "not a CSV file"),
+        (gzip.compress(b"a,y\n1,u\n" * 1000, mtime=0)[:-20], "damaged gzip file"),
         ("a,y\n1,\n2,NA\n", "no row has a label"),
         ("a,y\n1,u\n2,u\n", "only one class, 'u'"),
-        ('a,y\n"open,2\n3,4\n', "row 2: 1 fields"),
+        ('a,y\n"open,2\n3,4\n', "line 2: a quote is opened and never closed"),
     ],
 )
 def test_refused(tmp_path, content, words):

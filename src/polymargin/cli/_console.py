@@ -11,6 +11,8 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
+from polymargin._output import is_replaced, unwritable
+
 __all__ = ["USAGE", "check_outputs", "errors", "fail", "note", "reported", "results"]
 
 #: The exit status of a command that was called wrongly.
@@ -41,21 +43,49 @@ def fail(message: str, code: int = 1) -> NoReturn:
 
 
 def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[str | Path] = ()) -> None:
-    """Refuse at once what could not be written in the end, or what would replace an input or another output."""
-    taken = {Path(path).resolve(): "the command reads it" for path in inputs}
+    """Refuse at once what could not be written in the end, or what would replace an input or another output.
+
+    Names count for nothing: two paths are the same if they lead to the same file, through links too.
+
+    Parameters
+    ----------
+    outputs : sequence of Path or None
+        The files that the command will write; None is none.
+    inputs : sequence of str or Path
+        The files that it reads, whether they exist or not.
+    """
+    taken = [(Path(path), "the command reads it") for path in inputs]
     for path in outputs:
         if path is None:
             continue
-        folder = path.absolute().parent
-        if path.is_dir():
-            fail(f"{path} is a folder; give the name of a file", USAGE)
-        if not folder.is_dir():
-            fail(f"cannot write {path}: there is no folder {path.parent}", USAGE)
-        if not os.access(folder, os.W_OK):
-            fail(f"cannot write {path}: the folder {folder} is read-only")
-        if path.resolve() in taken:
-            fail(f"cannot write {path}: {taken[path.resolve()]}; give another name", USAGE)
-        taken[path.resolve()] = "it is written already, by another option"
+        _check_place(path)
+        if path.is_char_device():  # holds nothing that could be lost
+            continue
+        for other, reason in taken:
+            if _same_file(path, other):
+                fail(f"cannot write {path}: {reason}; give another name", USAGE)
+        taken.append((path, "it is written already, by another option"))
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a path that nothing can be written to."""
+    if reason := unwritable(path):
+        fail(f"cannot write {path}: it {reason}", USAGE)
+    if not is_replaced(path):
+        return
+    # A link stays: the file it points to is replaced, in its own folder.
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        fail(f"cannot write {path}: there is no folder {folder if path.is_symlink() else path.parent}", USAGE)
+    if not os.access(folder, os.W_OK):
+        fail(f"cannot write {path}: the folder {folder} is read-only")
+
+
+def _same_file(path: Path, other: Path) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:  # one of them is not there yet
+        return os.path.realpath(path) == os.path.realpath(other)
 
 
 @contextmanager
@@ -63,11 +93,13 @@ def reported() -> Iterator[None]:
     """Turn what users can do something about into one line: wrong input, no file, no memory, no library."""
     try:
         yield
-    except BrokenPipeError:
-        raise
     except FileNotFoundError as error:
         fail(f"no file {error.filename}" if error.filename else str(error), USAGE)
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        if (
+            isinstance(error, BrokenPipeError) and error.filename is None
+        ):  # stdout: its reader has seen enough
+            raise
+        fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
     except (ValueError, MemoryError, ImportError) as error:
         fail(" ".join(str(error).split()) or type(error).__name__)

@@ -11,7 +11,7 @@ from polymargin.cli._progress import show_rows
 if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
     from polymargin.tables import Examples
 
-__all__ = ["load_examples", "names_file"]
+__all__ = ["files_read", "load_examples", "name_of", "names_file"]
 
 _ENDINGS = (".csv", ".gz", ".tsv", ".txt", ".parquet", ".pq")
 
@@ -23,6 +23,23 @@ def names_file(data: str) -> bool:
     (True, False)
     """
     return Path(data).is_file() or Path(data).suffix in _ENDINGS
+
+
+def name_of(data: str) -> str:
+    """Return what a file, or a dataset by name, is called without folder and endings.
+
+    >>> name_of("folder/my.csv.gz"), name_of("wine")
+    ('my', 'wine')
+    """
+    name = Path(data).name
+    return Path(name.removesuffix(".gz")).stem if names_file(data) else name
+
+
+def files_read(data: str) -> list[Path]:
+    """Return the files that are read for `data`: the file itself, or those of the dataset in the data folder."""
+    from polymargin.datasets import data_files
+
+    return [Path(data)] if names_file(data) else data_files(data)
 
 
 def load_examples(

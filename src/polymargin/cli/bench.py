@@ -72,17 +72,17 @@ def command(
         for line in examples.notes:
             note(line)
         rows = _scores(examples, method or list(METHODS), splits, seed)
-    ranking = _ranking(rows)
-    if as_json:
-        document = {
-            "data": examples.name,
-            "n_rows": len(examples.labels),
-            "splits": splits,
-            "scores": ranking,
-        }
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        results().print(_table(examples, splits, ranking))
+        ranking = _ranking(rows)
+        if as_json:
+            document = {
+                "data": examples.name,
+                "n_rows": len(examples.labels),
+                "splits": splits,
+                "scores": ranking,
+            }
+            typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        else:
+            results().print(_table(examples, splits, ranking))
 
 
 def _scores(examples: Examples, methods: list[str], splits: int, seed: int) -> list[dict[str, Any]]:

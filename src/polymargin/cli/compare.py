@@ -16,8 +16,8 @@ from rich.table import Table
 from polymargin import codebooks
 from polymargin.cli._cache import cache_folder
 from polymargin.cli._completion import data_files, one_of
-from polymargin.cli._console import USAGE, errors, fail, note, reported, results
-from polymargin.cli._data import names_file
+from polymargin.cli._console import USAGE, check_outputs, errors, fail, note, reported, results
+from polymargin.cli._data import files_read, names_file
 from polymargin.cli._models import DECODINGS, KERNELS
 from polymargin.cli._progress import show_progress
 from polymargin.reproduction import (
@@ -121,7 +121,8 @@ def command(
     Examples: [bold]polymargin compare wine --report wine.html[/bold],
     [bold]polymargin compare my.csv --target species -m ls-svm -m svm -m auto[/bold]
     """
-    _check_choices(kernel, machine or [], jobs, report)
+    _check_choices(kernel, machine or [], jobs, report is not None)
+    check_outputs([report], files_read(data))
     dataset = _load(data, target)
     if dataset.n_classes < 2:
         fail(f"{dataset.name} has only one class, {dataset.classes.tolist()}; there is nothing to tell apart")
@@ -131,16 +132,17 @@ def command(
     from polymargin.comparison.standings import standings
 
     ranking = standings(comparison, outcome.rows)
-    if not as_json:
-        results().print(_table(comparison, ranking))
-    page = None if report is None else _write_report(comparison, ranking, report)
-    if as_json:
-        typer.echo(json.dumps(_document(comparison, ranking, page), indent=2, ensure_ascii=False))
-    elif page is not None:
-        typer.echo(f"report: {page}")
+    with reported():
+        if not as_json:
+            results().print(_table(comparison, ranking))
+        page = None if report is None else _write_report(comparison, ranking, report)
+        if as_json:
+            typer.echo(json.dumps(_document(comparison, ranking, page), indent=2, ensure_ascii=False))
+        elif page is not None:
+            typer.echo(f"report: {page}")
 
 
-def _check_choices(kernel: str, machines: list[str], jobs: int, report: Path | None) -> None:
+def _check_choices(kernel: str, machines: list[str], jobs: int, with_report: bool) -> None:
     """Refuse at once what could not work in the end."""
     from polymargin.comparison.repeated import MACHINES
 
@@ -151,19 +153,11 @@ def _check_choices(kernel: str, machines: list[str], jobs: int, report: Path | N
             fail(f"unknown machine {name!r}; choose among {', '.join(MACHINES)}", USAGE)
     if jobs < 1 and jobs != -1:
         fail(f"--jobs must be -1 or a number of processes, not {jobs}", USAGE)
-    if report is not None:
-        _check_report(report)
-
-
-def _check_report(path: Path) -> None:
-    try:
-        import polymargin.report  # noqa: F401
-    except ImportError as error:
-        fail(str(error))
-    if path.is_dir():
-        fail(f"cannot write the report {path}: it is a folder; give the name of a file", USAGE)
-    if not path.absolute().parent.is_dir():
-        fail(f"cannot write the report {path}: there is no folder {path.parent}", USAGE)
+    if with_report:
+        try:
+            import polymargin.report  # noqa: F401
+        except ImportError as error:
+            fail(str(error))
 
 
 def _load(data: str, target: str | None) -> Dataset:
@@ -188,7 +182,8 @@ def _usable(dataset: Dataset) -> Dataset:
     chosen = tables.choose_features(tables.from_dataset(dataset))
     for line in chosen.notes:
         note(line)
-    kept = [dataset.feature_names.index(name) for name in chosen.frame]
+    places = {name: place for place, name in enumerate(dataset.feature_names)}
+    kept = [places[name] for name in chosen.frame]
     nominal = tuple(name for name in dataset.nominal if name in chosen.frame)
     X = dataset.X[:, kept]
     return replace(

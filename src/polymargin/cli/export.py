@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polymargin.cli._console import USAGE, fail, note, reported, results
+from polymargin.cli._console import USAGE, check_outputs, fail, note, reported, results
 
 if TYPE_CHECKING:  # importing onnx for good would make every command slow to start
     from onnx import ModelProto
@@ -56,19 +56,20 @@ def command(
     output = output or model.with_suffix(".onnx")
     if output.suffix != ".onnx":
         fail(f"{output} does not end in .onnx; name the file to write {output.stem}.onnx", USAGE)
+    check_outputs([output], [model])
     with reported():
         document = _export(model, output, float64=float64, zipmap=zipmap, opset=opset)
-    if as_json:
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        _print(document)
+        if as_json:
+            typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        else:
+            _print(document)
 
 
 def _export(path: Path, output: Path, **parameters: Any) -> dict[str, Any]:
     """Convert, check and write a model; return what there is to say about it."""
     import polymargin
+    from polymargin._output import write_atomically
     from polymargin.onnx import to_onnx
-    from polymargin.persistence._atomic import write_atomically
 
     fitted = polymargin.load(path)
     try:

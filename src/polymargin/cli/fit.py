@@ -15,7 +15,7 @@ from rich.text import Text
 
 from polymargin.cli._completion import data_files, one_of
 from polymargin.cli._console import check_outputs, fail, note, reported, results
-from polymargin.cli._data import load_examples
+from polymargin.cli._data import files_read, load_examples, name_of
 from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, MODELS, chosen, make_classifier
 from polymargin.cli._progress import duration, logged, show_steps
 from polymargin.cli._quality import Honest, by_folds, by_leave_one_out, scores
@@ -91,7 +91,8 @@ def command(
     start = time.perf_counter()
     with reported():
         classifier = make_classifier(model, seed, coding=coding, decoding=decoding, kernel=kernel)
-        check_outputs([output, report], [data])
+        output = output or Path(f"{name_of(data)}.skops")
+        check_outputs([output, report], files_read(data))
         examples = load_examples(
             data,
             target,
@@ -106,15 +107,14 @@ def command(
             note(line)
         pipeline = _fitted(classifier, examples)
         honest = _honest(pipeline, examples, seed)
-        output = output or Path(f"{examples.name}.skops")
         document = _document(model, pipeline, examples, honest, output, time.perf_counter() - start)
         _save(pipeline, output, document)
         if report is not None:
             document["report"] = str(_write_report(pipeline, examples, honest, report))
-    if as_json:
-        typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        _print(document)
+        if as_json:
+            typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        else:
+            _print(document)
 
 
 def _check_rows(model: str) -> Callable[[int], None]:

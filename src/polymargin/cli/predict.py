@@ -58,12 +58,21 @@ def command(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object per row (and the score as JSON).")
     ] = False,
+    escape_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--escape-formulas",
+            help="In CSV, put an apostrophe before texts that a spreadsheet would run as formulas (=, +, -, @).",
+        ),
+    ] = False,
 ) -> None:
     """Give every row of a table its label and its class probabilities.
 
     The table may be larger than memory. It needs the columns that the model was fitted on, in any order; others are
     ignored. The result has the columns asked for by --keep, then prediction, then p(class) for every class, or with
-    --top 2: top1, p1, top2, p2. The output file appears when all is written, or not at all.
+    --top 2: top1, p1, top2, p2. The output file appears when all is written, or not at all; devices and pipes are
+    written to directly. Labels and copied columns are written as they are: open the CSV in a spreadsheet program only
+    if you trust them, or use --escape-formulas.
 
     Examples: [bold]polymargin predict flowers.model new.csv -o out.csv --keep id[/bold],
     [bold]polymargin predict flowers.model test.csv --score -o out.parquet[/bold]
@@ -80,7 +89,8 @@ def command(
             fitted, table = load(model), tables.open_table(data)
             layout = _Layout(fitted, proba=proba, top=top, keep=tuple(dict.fromkeys(keep or ())))
             labels = _target(model, table, target) if score else None
-            with tables.writing(path, "json" if as_json else tables.format_of(path)) as write:
+            format_ = "json" if as_json else tables.format_of(path)
+            with tables.writing(path, format_, escape_formulas=escape_formulas) as write:
                 tally = _predict_all(fitted, table, layout, labels, chunk_rows, write)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -194,14 +204,14 @@ def _distinct(names: Sequence[str]) -> list[str]:
     >>> _distinct(["id", "prediction", "prediction"])
     ['id', 'prediction', 'prediction_2']
     """
-    found: list[str] = []
+    found: dict[str, None] = {}
     for name in names:
         number, candidate = 1, name
         while candidate in found:
             number += 1
             candidate = f"{name}_{number}"
-        found.append(candidate)
-    return found
+        found[candidate] = None
+    return list(found)
 
 
 @dataclass

@@ -17,7 +17,7 @@ array([1., 1., 1., 1., 1.])
 
 from polymargin.datasets._csv import read_csv
 from polymargin.datasets._dataset import Dataset, DatasetNotFound, Split
-from polymargin.datasets._load import load, names
+from polymargin.datasets._load import data_files, load, names
 from polymargin.datasets._prepare import (
     drop_constant_columns,
     drop_incomplete_rows,
@@ -45,6 +45,7 @@ __all__ = [
     "DatasetNotFound",
     "Generator",
     "Split",
+    "data_files",
     "drop_constant_columns",
     "drop_incomplete_rows",
     "generators",

@@ -12,6 +12,7 @@ import csv
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -41,9 +42,12 @@ def read(folder: Path, known: Known) -> Dataset:
     Dataset
     """
     path = folder / f"{known.name}.csv.gz"
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as stream:
-        header = next(csv.reader([stream.readline()]), [])
-        lines = [line for line in stream if line.strip()]
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as stream:
+            header = next(csv.reader([stream.readline()]), [])
+            lines = [line for line in stream if line.strip()]
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path.name} is a damaged gzip file ({error}); download it again.") from None
     if not header or header[-1] != "class" or not lines:
         raise ValueError(f"{path.name} must hold a header row that ends in 'class', and data.")
     names = tuple(header[:-1])

@@ -84,6 +84,23 @@ def load(
     return (dataset.X, dataset.y) if return_X_y else dataset
 
 
+def data_files(name: str) -> list[Path]:
+    """Return the files that `load` reads for a dataset if the folder ``$POLYMARGIN_DATA`` holds them.
+
+    Examples
+    --------
+    >>> import os
+    >>> from unittest import mock
+    >>> with mock.patch.dict(os.environ, {"POLYMARGIN_DATA": "."}):
+    ...     [file.name for file in data_files("wine")]
+    ['wine.csv.gz', 'wine.split.json']
+    """
+    folder = os.environ.get(VARIABLE, "")
+    if not folder:
+        return []
+    return [Path(folder).expanduser() / f"{name}{ending}" for ending in (".csv.gz", ".split.json")]
+
+
 def _known(name: str) -> Known:
     if name in CATALOG:
         return CATALOG[name]

@@ -16,8 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin import _memory
+from polymargin._output import write_atomically
 from polymargin._version import __version__
-from polymargin.persistence._atomic import write_atomically
 from polymargin.persistence._container import SCHEMA, open_archive, pack, read_manifest, read_members
 from polymargin.persistence._errors import PARSER_ERRORS, ModelFileError, ModelVersionWarning
 from polymargin.persistence._schema import check, forget_what_can_be_computed, renumbered

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from polymargin._output import write_atomically
 from polymargin.report._figures import figures
 
 __all__ = ["render_page", "write_page"]
@@ -53,13 +53,7 @@ def write_page(summary: dict[str, Any], path: str | Path) -> Path:
     'iris.html'
     """
     path = Path(path)
-    page = render_page(summary)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(path, render_page(summary).encode())
     return path.resolve()
 
 

@@ -68,8 +68,9 @@ def from_dataset(dataset: Dataset) -> Examples:
     >>> from_dataset(load("wine")).frame.shape
     (178, 13)
     """
+    nominal = set(dataset.nominal)
     columns = {
-        name: pd.Series(dataset.X[:, j], dtype=object if name in dataset.nominal else np.float64)
+        name: pd.Series(dataset.X[:, j], dtype=object if name in nominal else np.float64)
         for j, name in enumerate(dataset.feature_names)
     }
     rows = np.arange(len(dataset.y))
@@ -199,8 +200,13 @@ def frame_of(
             infinite[name] = infinite.get(name, 0) + int(boundless.sum())
             values = np.where(boundless, np.nan, values)
         columns[name] = values
-    frame = {name: pd.Series(values, dtype=values.dtype) for name, values in columns.items()}
-    return pd.DataFrame(frame, index=pd.RangeIndex(cells.num_rows))
+    index = pd.RangeIndex(cells.num_rows)
+    # Only texts need to be told their type, and a Series for every column takes long where there are many.
+    frame = {
+        name: pd.Series(values, index, dtype=object) if values.dtype == object else values
+        for name, values in columns.items()
+    }
+    return pd.DataFrame(frame, index=index)
 
 
 def _labelled(

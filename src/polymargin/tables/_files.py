@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +14,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from polymargin.tables._records import read_header, read_records
+
 __all__ = ["Batch", "Table", "open_table"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
-_BLOCK_BYTES = 2**20
+#: So much of a CSV file is read at a time, and no row may be longer; so much more for every so many columns.
+_BLOCK_BYTES, _COLUMNS_PER_BLOCK, _LARGEST_BLOCK = 2**20, 1000, 2**28
 _ROWS = 20_000
+#: What Arrow raises for files that are damaged, or that it cannot read.
+_ARROW_ERRORS = (pa.ArrowException, OSError)
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Table(ABC):
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         self.path, self.columns = path, tuple(columns)
+        self._places = {name: place for place, name in enumerate(self.columns)}
 
     @property
     def name(self) -> str:
@@ -70,14 +74,18 @@ class Table(ABC):
 
     def check(self, columns: Sequence[str]) -> None:
         """Raise ValueError if a column is not there, or there twice."""
-        missing = [name for name in columns if name not in self.columns]
+        missing = [name for name in columns if name not in self._places]
         if missing:
             raise ValueError(
                 f"{self.path.name} has no column {_listed(missing)}; its columns are {_listed(self.columns)}"
             )
-        for name in columns:
-            if self.columns.count(name) > 1:
-                raise ValueError(f"{self.path.name} has more than one column {name!r}; rename all but one")
+        if len(self._places) < len(self.columns):
+            counts = Counter(self.columns)
+            for name in columns:
+                if counts[name] > 1:
+                    raise ValueError(
+                        f"{self.path.name} has more than one column {name!r}; rename all but one"
+                    )
 
     def batches(self, columns: Sequence[str], max_rows: int = _ROWS) -> Iterator[Batch]:
         """Yield the rows of some columns in batches of at most `max_rows`."""
@@ -140,57 +148,55 @@ class _CsvTable(Table):
 
     def __init__(self, path: Path, *, compressed: bool) -> None:
         self._compressed = compressed
-        self._separator, header = _header(path, compressed)
-        super().__init__(path, [name or f"Unnamed: {place}" for place, name in enumerate(header)])
+        self._header = read_header(path, compressed=compressed)
+        super().__init__(path, [name or f"Unnamed: {place}" for place, name in enumerate(self._header.names)])
 
     def _batches(self, columns: Sequence[str], max_rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
-        places = [str(self.columns.index(name)) for name in columns]
+        places = [str(self._places[name]) for name in columns]
         invalid: list[Any] = []
 
         def note(row: Any) -> str:
             invalid.append(row)
             return "error"
 
-        size = max(1, self.path.stat().st_size)
-        with pa.OSFile(str(self.path)) as file:
-            stream = pa.CompressedInputStream(file, "gzip") if self._compressed else file
+        # Names are numbers here: those in the file may come twice. A text stays a text until all are seen.
+        names = [str(place) for place in range(len(self.columns))]
+        parse = pa.csv.ParseOptions(
+            delimiter=self._header.separator, newlines_in_values=True, invalid_row_handler=note
+        )
+        convert = pa.csv.ConvertOptions(
+            column_types={place: pa.string() for place in places}, include_columns=places
+        )
+        n_rows = 0
+        for block, share in read_records(
+            self.path, self._header, self._block_bytes(), compressed=self._compressed
+        ):
+            # Threads would not know the number of a bad row.
+            read = pa.csv.ReadOptions(column_names=names, block_size=len(block) + 1, use_threads=False)
             try:
-                # Names are numbers here: those in the file may come twice. A text stays a text until all are seen.
-                reader = pa.csv.open_csv(
-                    stream,
-                    pa.csv.ReadOptions(
-                        column_names=[str(place) for place in range(len(self.columns))],
-                        skip_rows_after_names=1,
-                        block_size=_BLOCK_BYTES,
-                        use_threads=False,  # threads would not know the number of a bad row
-                    ),
-                    pa.csv.ParseOptions(
-                        delimiter=self._separator,
-                        newlines_in_values=True,
-                        invalid_row_handler=note,
-                    ),
-                    pa.csv.ConvertOptions(
-                        column_types={place: pa.string() for place in places}, include_columns=places
-                    ),
-                )
-                for cells in reader:
-                    yield cells.rename_columns(list(columns)), min(1.0, file.tell() / size)
+                cells = pa.csv.read_csv(pa.py_buffer(block), read, parse, convert)
             except (pa.ArrowInvalid, OSError) as error:
-                raise ValueError(self._what_is_wrong(str(error), invalid)) from None
+                raise ValueError(self._what_is_wrong(str(error), invalid, n_rows)) from None
+            n_rows += cells.num_rows
+            for part in cells.rename_columns(list(columns)).to_batches():
+                yield part, share
 
-    def _what_is_wrong(self, message: str, invalid: list[Any]) -> str:
+    def _block_bytes(self) -> int:
+        """Return how much to read at a time: more of wide tables, as every batch costs time for every column."""
+        return min(_LARGEST_BLOCK, _BLOCK_BYTES * (1 + len(self.columns) // _COLUMNS_PER_BLOCK))
+
+    def _what_is_wrong(self, message: str, invalid: list[Any], rows_before: int) -> str:
+        before = rows_before + 1  # the header
         if invalid:
             row = invalid[0]
             return (
-                f"{self.path.name}, row {row.number}: {row.actual_columns} fields where the header has "
+                f"{self.path.name}, row {before + row.number}: {row.actual_columns} fields where the header has "
                 f"{row.expected_columns}"
             )
         if "UTF8" in message:
             row = re.search(r"Row #(\d+)", message)
-            where = f", row {row.group(1)}" if row else ""
+            where = f", row {before + int(row.group(1))}" if row else ""
             return f"{self.path.name}{where} is not a CSV file in UTF-8; convert it, for example with iconv"
-        if "straddling" in message:
-            return f"{self.path.name} has a row of more than {_BLOCK_BYTES >> 20} MiB; is a quote left open?"
         return f"{self.path.name} is not a CSV file in UTF-8: {message.splitlines()[0]}"
 
 
@@ -199,36 +205,19 @@ class _ParquetTable(Table):
         try:
             with pa.parquet.ParquetFile(path) as file:
                 columns = file.schema_arrow.names
-        except (pa.ArrowInvalid, OSError) as error:
+        except _ARROW_ERRORS as error:
             raise ValueError(_bad_parquet(path, error)) from None
         super().__init__(path, columns)
 
     def _batches(self, columns: Sequence[str], max_rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
-        with pa.parquet.ParquetFile(self.path) as file:
+        with pa.parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
             total, done = max(1, file.metadata.num_rows), 0
             try:
                 for cells in file.iter_batches(max_rows, columns=list(columns)):
                     done += cells.num_rows
                     yield _without_views(cells.select(list(columns))), done / total
-            except (pa.ArrowInvalid, OSError) as error:
+            except _ARROW_ERRORS as error:
                 raise ValueError(_bad_parquet(self.path, error)) from None
-
-
-def _header(path: Path, compressed: bool) -> tuple[str, list[str]]:
-    """Return the separator and the names of the columns."""
-    try:
-        with gzip.open(path) if compressed else path.open("rb") as raw:
-            stream = io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-            first = stream.readline()
-            # Whatever separates the most columns of the header, outside quotes, separates all of them.
-            separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first).count)
-            stream.seek(0)
-            header = next(csv.reader(stream, delimiter=separator, strict=True), [])
-    except (csv.Error, UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        raise ValueError(f"{path.name} is not a CSV file in UTF-8: {error}") from None
-    if not any(name.strip() for name in header):
-        raise ValueError(f"{path.name} needs a header row and data")
-    return separator, header
 
 
 def _without_views(cells: pa.RecordBatch) -> pa.RecordBatch:

@@ -40,8 +40,9 @@ def preparation(frame: pd.DataFrame) -> ColumnTransformer:
            [ 1.22,  0.  ,  0.  ],
            [ 0.  ,  1.  ,  0.  ]])
     """
-    of_texts = [name for name in frame if holds_texts(frame[name])]
-    of_numbers = [name for name in frame if name not in of_texts]
+    kinds = {name: holds_texts(frame[name]) for name in frame}
+    of_texts = [name for name, is_text in kinds.items() if is_text]
+    of_numbers = [name for name, is_text in kinds.items() if not is_text]
     parts: list[tuple[str, Any, list[str]]] = []
     if of_numbers:
         parts.append(("numbers", make_pipeline(training_imputer(), StandardScaler()), of_numbers))
@@ -84,7 +85,8 @@ class TableReader:
             If columns are missing; the message names them.
         """
         if self.kinds:
-            missing = [name for name in self.kinds if name not in table.columns]
+            present = set(table.columns)
+            missing = [name for name in self.kinds if name not in present]
             if missing:
                 raise ValueError(
                     f"{table.path.name} lacks {len(missing)} of the {len(self.kinds)} columns of the model: "
@@ -92,7 +94,8 @@ class TableReader:
                 )
             table.check(list(self.kinds))
             return list(self.kinds)
-        names = [name for name in table.columns if name not in besides]
+        others = set(besides)
+        names = [name for name in table.columns if name not in others]
         if len(names) != self._model.n_features_in_:
             raise ValueError(
                 f"the model was fitted on {self._model.n_features_in_} columns without names, and "
@@ -110,7 +113,8 @@ class TableReader:
         """
         names = self.columns(table, besides)
         kinds: dict[str, Kind] = self.kinds or dict.fromkeys(names, "number")
-        others = [name for name in dict.fromkeys(besides) if name not in names]
+        read = set(names)
+        others = [name for name in dict.fromkeys(besides) if name not in read]
         for batch in table.batches([*names, *others], max_rows):
             rows = np.arange(batch.start, batch.start + batch.cells.num_rows)
             frame = frame_of(table, batch.cells, kinds, rows, self.infinite)

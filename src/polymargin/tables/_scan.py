@@ -115,10 +115,11 @@ def scan_table(
 
 def _columns(table: Table, target: str | None, drop: tuple[str, ...]) -> tuple[str, list[str]]:
     """Return the target and the other columns, which all exist once."""
-    unknown = [name for name in drop if name not in table.columns]
+    known, dropped = set(table.columns), set(drop)
+    unknown = [name for name in drop if name not in known]
     if unknown:
         table.check(unknown)
-    names = [name for name in table.columns if name not in drop]
+    names = [name for name in table.columns if name not in dropped]
     if target is None:
         if not names:
             raise ValueError(f"all columns of {table.path.name} are dropped")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
-import os
+import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, BinaryIO, Literal, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet
+
+from polymargin._output import replacing
 
 #: The formats a table can be written in: comma-separated values, Parquet, and one JSON object per line.
 Format = Literal["csv", "parquet", "json"]
@@ -34,10 +37,21 @@ def format_of(path: Path | None) -> Format:
 
 
 @contextmanager
-def writing(path: Path | None, as_: Format) -> Iterator[Write]:
+def writing(path: Path | None, as_: Format, *, escape_formulas: bool = False) -> Iterator[Write]:
     """Give a function that writes batches to a file (None: stdout), which has its name only when all is written.
 
-    Whatever interrupts the writing leaves an older file of this name as it was, and nothing else.
+    Whatever interrupts the writing leaves an older file of this name as it was, and nothing else. Devices and pipes are
+    written to directly. Parquet files have a checksum for every page.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file; None is stdout.
+    as_ : Format
+        Its format.
+    escape_formulas : bool, default=False
+        Whether texts that a spreadsheet program would take for a formula get an apostrophe before them; see
+        `without_formula`. For CSV only.
 
     Examples
     --------
@@ -48,41 +62,72 @@ def writing(path: Path | None, as_: Format) -> Iterator[Write]:
     >>> file.read_text()
     'id,p(a)\\n1,0.25\\n2,0.5\\n'
     """
+    if escape_formulas and as_ != "csv":
+        raise ValueError(f"formulas are escaped in CSV only, not in {as_}; leave --escape-formulas out")
     if path is None:
         if as_ == "parquet":
             raise ValueError("Parquet is not for stdout; name a file")
-        yield _lines(sys.stdout, as_)
+        yield _lines(sys.stdout, as_, escape_formulas)
         sys.stdout.flush()
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with replacing(path) as file, ExitStack() as opened:
         if as_ == "parquet":
-            with _Parquet(temporary) as parquet:
-                yield parquet.write
+            yield opened.enter_context(_Parquet(file)).write
         else:
-            with _open_text(temporary, compressed=path.suffix == ".gz") as stream:
-                yield _lines(stream, as_)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+            stream = opened.enter_context(_text(file, compressed=path.suffix == ".gz"))
+            yield _lines(stream, as_, escape_formulas)
 
 
-def _open_text(path: Path, *, compressed: bool) -> TextIO:
-    if compressed:
-        return gzip.open(path, "wt", compresslevel=6, encoding="utf-8", newline="")
-    return path.open("w", encoding="utf-8", newline="")
+#: What spreadsheet programs take for the beginning of a formula, or skip before one.
+_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
-def _lines(stream: TextIO, as_: Format) -> Write:
+def without_formula(value: Any) -> Any:
+    """Return a text that no spreadsheet program takes for a formula: one that looks like it gets an apostrophe.
+
+    Texts that begin with ``=``, ``+``, ``-``, ``@`` (their full-width forms too) or a control character such as tab
+    look like formulas, unless they are numbers. What is no text is returned as it is.
+
+    Examples
+    --------
+    >>> [without_formula(value) for value in ("=1+1", "-x", "-1.5", "a=b", -1.5)]
+    ["'=1+1", "'-x", '-1.5', 'a=b', -1.5]
+    """
+    if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
+
+
+@contextmanager
+def _text(file: BinaryIO, *, compressed: bool) -> Iterator[TextIO]:
+    """Give a text file on top of a binary one, which stays open."""
+    with ExitStack() as opened:
+        binary: Any = file
+        if compressed:
+            binary = opened.enter_context(
+                gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, filename="")
+            )
+        stream = io.TextIOWrapper(binary, encoding="utf-8", newline="")
+        try:
+            yield stream
+        finally:
+            stream.detach()
+
+
+def _lines(stream: TextIO, as_: Format, escape_formulas: bool) -> Write:
     writer = csv.writer(stream, lineterminator="\n")
     headed = False
+
+    def cells(values: Sequence[Any]) -> Sequence[Any]:
+        return [without_formula(value) for value in values] if escape_formulas else values
 
     def write_csv(batch: pa.RecordBatch) -> None:
         nonlocal headed
         if not headed:
-            writer.writerow(batch.schema.names)
+            writer.writerow(cells(batch.schema.names))
             headed = True
-        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        writer.writerows(zip(*(cells(column.to_pylist()) for column in batch.columns), strict=True))
 
     def write_json(batch: pa.RecordBatch) -> None:
         names = batch.schema.names
@@ -96,13 +141,13 @@ def _lines(stream: TextIO, as_: Format) -> Write:
 class _Parquet:
     """A Parquet file that gets its columns from the first batch."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
         self._writer: Any = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         if self._writer is None:
-            self._writer = pa.parquet.ParquetWriter(self._path, batch.schema)
+            self._writer = pa.parquet.ParquetWriter(self._file, batch.schema, write_page_checksum=True)
         self._writer.write_batch(batch)
 
     def __enter__(self) -> _Parquet:

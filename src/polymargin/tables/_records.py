@@ -1,0 +1,234 @@
+"""The records of a CSV file, in blocks that end where a record ends and in which every quote is closed."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+_LONGEST_HEADER = 16 * 2**20
+_BLANKS = re.compile(rb"[ \t]*")
+#: From an opening quote to its closing quote, or to the end; two quotes are one that belongs to the text.
+_QUOTED = re.compile(rb'"[^"]*+(?:""[^"]*+)*+')
+_ADVICE = 'close it, or write it twice ("") if it belongs to the text'
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first record of a CSV file.
+
+    Attributes
+    ----------
+    separator : str
+        What separates the fields of all records.
+    names : tuple of str
+        The fields of the header.
+    n_bytes, n_lines : int
+        How much of the file it takes.
+    """
+
+    separator: str
+    names: tuple[str, ...]
+    n_bytes: int
+    n_lines: int
+
+
+def read_header(path: Path, *, compressed: bool) -> Header:
+    """Return the first record of a CSV file; whatever separates most of its names separates all fields.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or none that can be read; the message names the file.
+    """
+    read: list[str] = []
+    with _opened(path, compressed) as (stream, _):
+        beginning = stream.peek(3)[:3]
+        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+
+        def lines() -> Iterator[str]:
+            left = _LONGEST_HEADER
+            while line := text.readline(left):
+                left -= len(line)
+                if left == 0:
+                    raise ValueError(
+                        f"{path.name} has a header of more than {_size(_LONGEST_HEADER)}; is it a CSV file, and is a "
+                        "quote left open?"
+                    )
+                read.append(line)
+                yield line
+
+        try:
+            rest = lines()
+            first = next(rest, "")
+            separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first).count)
+            names = next(csv.reader(_chained(first, rest), delimiter=separator, strict=True), [])
+        except csv.Error as error:
+            raise ValueError(f"{path.name}, line 1: the header cannot be read: {error}; {_ADVICE}") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path.name} is not a CSV file in UTF-8: {error}") from None
+        finally:
+            text.detach()
+    if not any(name.strip() for name in names):
+        raise ValueError(f"{path.name} needs a header row and data")
+    mark = 3 if beginning == b"\xef\xbb\xbf" else 0
+    return Header(separator, tuple(names), mark + sum(len(line.encode()) for line in read), len(read))
+
+
+def read_records(
+    path: Path, header: Header, block_bytes: int, *, compressed: bool
+) -> Iterator[tuple[bytes, float]]:
+    """Yield the records after the header, some at a time, and the share of the file that has been read.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    header : Header
+        What `read_header` returned.
+    block_bytes : int
+        How much is read at a time. No record may be longer.
+    compressed : bool
+        Whether the file is compressed by gzip.
+
+    Raises
+    ------
+    ValueError
+        If a quote is left open, text follows a closing quote, a record is longer than `block_bytes`, or the compressed
+        file is damaged; the message names the file, and the line.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "a.csv"
+    >>> _ = file.write_text('a,b\\n1,"x\\n\\ny"\\n2,z\\n')
+    >>> header = read_header(file, compressed=False)
+    >>> header.names, [block for block, _ in read_records(file, header, 12, compressed=False)]
+    (('a', 'b'), [b'1,"x\\n\\ny"\\n', b'2,z\\n'])
+    """
+    size = max(1, path.stat().st_size)
+    scan = _QuoteScan(header.separator)
+    lines = header.n_lines
+    rest = b""
+    with _opened(path, compressed) as (stream, file):
+        stream.read(header.n_bytes)
+        following = stream.read(block_bytes)
+        while block := following:
+            following = stream.read(block_bytes)
+            is_last = not following
+            # What is left of the block before begins where a record does, and so after the end of a line.
+            data = b"\n" + rest + block
+            try:
+                end = scan.end_of_records(data, is_last=is_last)
+            except _BadQuote as bad:
+                _refuse(path, lines + _lines(data[1 : bad.place]), bad.reason)
+            if end == 1 and not is_last:
+                line = lines + _lines(data[1 : scan.open_quote or 1])
+                _refuse(path, line, f"a row of more than {_size(block_bytes)}; is a quote left open?")
+            if end > 1:
+                yield data[1:end], min(1.0, file.tell() / size)
+            lines += _lines(data[1:end])
+            rest = data[end:]
+
+
+class _BadQuote(Exception):
+    """A quote that is not closed as it should be; `place` is where it is opened."""
+
+    def __init__(self, place: int, reason: str) -> None:
+        super().__init__(reason)
+        self.place, self.reason = place, reason
+
+
+class _QuoteScan:
+    """Finds where records end, and quotes that are not closed.
+
+    A quote opens a text at the beginning of a field only, as Arrow has it too.
+    """
+
+    def __init__(self, separator: str) -> None:
+        after = f"[{separator}\r\n]".encode()
+        # A match is a quoted text with its closing quote, or an opening quote alone (group 1) that has to be looked at.
+        self._field = re.compile(
+            rb'"(?<=' + after + rb'")(?:[^"]*+(?:""[^"]*+)*+"(?=[ \t]*' + after + rb")|())"
+        )
+        #: Of the last block, where the quote is that was not closed yet.
+        self.open_quote: int | None = None
+
+    def end_of_records(self, data: bytes, *, is_last: bool) -> int:
+        """Return the end of the last complete record; `data` begins with the end of a line."""
+        spans: list[tuple[int, int]] = []
+        stop = len(data)
+        self.open_quote = None
+        for found in self._field.finditer(data):
+            if found.group(1) is not None:
+                stop = self._closed_later(data, found.start(), is_last)
+                break
+            spans.append(found.span())
+        if is_last:
+            return len(data)
+        for start, end in reversed(spans):
+            if (place := _end_of_line(data, end, stop)) > 0:
+                return place
+            stop = start
+        return _end_of_line(data, 0, stop)
+
+    def _closed_later(self, data: bytes, place: int, is_last: bool) -> int:
+        """Return the place of a quote that the next block may close; raise if it cannot."""
+        end = _QUOTED.match(data, place).end()  # type: ignore[union-attr]
+        if end == len(data):
+            if is_last:
+                raise _BadQuote(place, f"a quote is opened and never closed; {_ADVICE}")
+        elif _BLANKS.match(data, end + 1).end() < len(data):  # type: ignore[union-attr]
+            text = data[end + 1 : end + 11].decode(errors="replace")
+            raise _BadQuote(
+                place,
+                f"a quote is opened here, and the next one, which closes it, is followed by {text!r}; {_ADVICE}",
+            )
+        self.open_quote = place
+        return place
+
+
+def _end_of_line(data: bytes, start: int, stop: int) -> int:
+    """Return the place after the last end of a line, which may be a carriage return; 0 if there is none."""
+    # A carriage return at the very end may be half of the end of a line.
+    return 1 + max(data.rfind(b"\n", start, stop), data.rfind(b"\r", start, min(stop, len(data) - 1)))
+
+
+def _lines(data: bytes) -> int:
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+
+
+def _refuse(path: Path, lines_before: int, reason: str) -> NoReturn:
+    raise ValueError(f"{path.name}, line {lines_before + 1}: {reason}") from None
+
+
+@contextmanager
+def _opened(path: Path, compressed: bool) -> Iterator[tuple[Any, BinaryIO]]:
+    """Open a file; give the stream of its contents, and the file as it is stored."""
+    with path.open("rb") as file:
+        if not compressed:
+            yield file, file
+            return
+        try:
+            with gzip.GzipFile(fileobj=file) as stream:
+                yield stream, file
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ValueError(
+                f"{path.name} is a damaged gzip file ({error}); compress or download it again"
+            ) from None
+
+
+def _chained(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes >> 20} MiB" if n_bytes >= 2**20 else f"{n_bytes} bytes"
