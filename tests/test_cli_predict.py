@@ -172,7 +172,7 @@ def test_interruption_leaves_no_file(folder, tmp_path, monkeypatch):
     def interrupted(model, frame):
         calls.append(len(frame))
         if len(calls) == 3:
-            assert len(os.listdir(tmp_path)) == 1  # a file on its way
+            assert not (tmp_path / "o.csv").exists()
             raise KeyboardInterrupt
         return np.zeros(len(frame), dtype=int), None
 

@@ -23,7 +23,7 @@ _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _BLOCK_BYTES, _COLUMNS_PER_BLOCK, _LARGEST_BLOCK = 2**20, 1000, 2**28
 _ROWS = 20_000
 #: What Arrow raises for files that are damaged, or that it cannot read.
-_ARROW_ERRORS = (pa.ArrowException, OSError)
+_ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,16 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
+import numpy as np
+
 _LONGEST_HEADER = 16 * 2**20
-_BLANKS = re.compile(rb"[ \t]*")
+_BLANKS = re.compile(rb" *")
 #: From an opening quote to its closing quote, or to the end; two quotes are one that belongs to the text.
 _QUOTED = re.compile(rb'"[^"]*+(?:""[^"]*+)*+')
 _ADVICE = 'close it, or write it twice ("") if it belongs to the text'
@@ -130,7 +132,7 @@ def read_records(
             except _BadQuote as bad:
                 _refuse(path, lines + _lines(data[1 : bad.place]), bad.reason)
             if end == 1 and not is_last:
-                line = lines + _lines(data[1 : scan.open_quote or 1])
+                line = lines + _lines(data[1 : scan.first_open_quote(data) or 1])
                 _refuse(path, line, f"a row of more than {_size(block_bytes)}; is a quote left open?")
             if end > 1:
                 yield data[1:end], min(1.0, file.tell() / size)
@@ -155,29 +157,65 @@ class _QuoteScan:
     def __init__(self, separator: str) -> None:
         after = f"[{separator}\r\n]".encode()
         # A match is a quoted text with its closing quote, or an opening quote alone (group 1) that has to be looked at.
-        self._field = re.compile(
-            rb'"(?<=' + after + rb'")(?:[^"]*+(?:""[^"]*+)*+"(?=[ \t]*' + after + rb")|())"
-        )
-        #: Of the last block, where the quote is that was not closed yet.
+        self._field = re.compile(rb'"(?<=' + after + rb'")(?:[^"]*+(?:""[^"]*+)*+"(?= *' + after + rb")|())")
+        self._beside_quote = np.zeros(256, dtype=bool)
+        self._beside_quote[[ord(separator), *b'\r\n"']] = True
+        #: Of the last data, where a quote is that may not be closed there.
         self.open_quote: int | None = None
 
     def end_of_records(self, data: bytes, *, is_last: bool) -> int:
         """Return the end of the last complete record; `data` begins with the end of a line."""
-        spans: list[tuple[int, int]] = []
-        stop = len(data)
         self.open_quote = None
-        for found in self._field.finditer(data):
-            if found.group(1) is not None:
-                stop = self._closed_later(data, found.start(), is_last)
-                break
-            spans.append(found.span())
+        starts, ends = self._plain_quotes(data, is_last) or self._any_quotes(data, is_last)
         if is_last:
             return len(data)
-        for start, end in reversed(spans):
+        stop = len(data) if self.open_quote is None else self.open_quote
+        for start, end in zip(reversed(starts), reversed(ends), strict=True):
             if (place := _end_of_line(data, end, stop)) > 0:
                 return place
             stop = start
         return _end_of_line(data, 0, stop)
+
+    def _plain_quotes(self, data: bytes, is_last: bool) -> tuple[Any, Any] | None:
+        """Return where quoted texts begin and end, quickly; None if the quotes have to be looked at one by one.
+
+        If every other quote, from the first, follows a separator or a quote, and the others precede one, then they open
+        and close in turn (two in succession close and open again, which makes no difference here).
+        """
+        if b'"' not in data:
+            return (), ()
+        codes = np.frombuffer(data, dtype=np.uint8)
+        quotes = np.flatnonzero(codes == ord('"'))
+        if quotes[-1] == len(data) - 1 and quotes.size % 2 == 0:
+            quotes = quotes[:-1]  # the next block tells whether it closes or is the first of two
+        opening, closing = quotes[::2], quotes[1::2]
+        if not (
+            self._beside_quote[codes[opening - 1]].all() and self._beside_quote[codes[closing + 1]].all()
+        ):
+            return None
+        if opening.size > closing.size:
+            if is_last:
+                return None
+            self.open_quote = int(opening[-1])
+            opening = opening[:-1]
+        return opening, closing + 1
+
+    def _any_quotes(self, data: bytes, is_last: bool) -> tuple[Sequence[int], Sequence[int]]:
+        """Return where quoted texts begin and end; raise if one is not closed as it should be."""
+        starts, ends = [], []
+        self.open_quote = None
+        for found in self._field.finditer(data):
+            if found.group(1) is not None:
+                self.open_quote = self._closed_later(data, found.start(), is_last)
+                break
+            starts.append(found.start())
+            ends.append(found.end())
+        return starts, ends
+
+    def first_open_quote(self, data: bytes) -> int | None:
+        """Return where the text begins that is not closed in `data`."""
+        self._any_quotes(data, is_last=False)
+        return self.open_quote
 
     def _closed_later(self, data: bytes, place: int, is_last: bool) -> int:
         """Return the place of a quote that the next block may close; raise if it cannot."""
@@ -191,7 +229,6 @@ class _QuoteScan:
                 place,
                 f"a quote is opened here, and the next one, which closes it, is followed by {text!r}; {_ADVICE}",
             )
-        self.open_quote = place
         return place
 
 
