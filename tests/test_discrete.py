@@ -1,0 +1,132 @@
+"""Equal rows of a discrete table are independent observations: probabilities are the cells' frequencies.
+
+Least squares and logistic regression see frequencies: in every cell of at least 25 rows an exact binomial test at the
+level of four standard errors must not tell the probabilities from the counts, the smaller cells together. The outputs
+of hinge-loss machines tell which class prevails in a cell and little of how much, so that on tables of many cells
+their probabilities can only be right over all cells of the same label, up to the machines that the folds of the decoder
+lack (0.1), and their log-loss is held to that of the best probabilities that know each cell's label.
+"""
+
+import numpy as np
+import pytest
+
+from polymargin import (
+    AutoKernelClassifier,
+    KernelLogisticClassifier,
+    LSSVMClassifier,
+    PosteriorSVMClassifier,
+    SVMClassifier,
+)
+from tables_of_cells import (
+    FOUR_SIGMA,
+    binary_feature,
+    furthest,
+    furthest_by_label,
+    led7,
+    titanic,
+    two_columns,
+)
+
+SMOOTH = {
+    "LSSVM": LSSVMClassifier,
+    "AutoKernel": AutoKernelClassifier,
+    "KernelLogistic": KernelLogisticClassifier,
+}
+HINGE = {
+    "SVM": lambda: SVMClassifier(decoding="coupled-softmax"),
+    "PosteriorSVM": PosteriorSVMClassifier,
+}
+ALL = SMOOTH | HINGE
+STATED = 0.05  # how far the stated log-loss may be from the true one
+
+
+def stated_log_loss(model, y):
+    """Return what the model states of its log-loss on new rows; None if it states nothing."""
+    if hasattr(model, "loo_log_loss_"):
+        return model.loo_log_loss_
+    if hasattr(model, "loo_log_proba_"):
+        return -float(model.loo_log_proba_[np.arange(y.size), y].mean())
+    return None
+
+
+def expected_excess(table, n):
+    """Return what maximum likelihood on n rows loses to the truth in expectation: 1/(2n) for each free number."""
+    return table.n_free / (2 * n)
+
+
+@pytest.mark.parametrize("n", [100, 1000, 3000])
+@pytest.mark.parametrize("name", ALL)
+def test_one_binary_feature(name, n):
+    table = binary_feature()
+    cell, y = table.exact(n)
+    model = ALL[name]().fit(table.X[cell], y)
+    proba = model.predict_proba(table.X)
+    assert furthest(proba, cell, y) > FOUR_SIGMA, proba
+    assert table.log_loss(proba) - table.entropy < 3 * expected_excess(table, n) + 0.002
+    stated = stated_log_loss(model, y)
+    assert stated is None or stated == pytest.approx(table.log_loss(proba), abs=STATED)
+
+
+def check_smooth(name, table, cell, y):
+    model = SMOOTH[name]().fit(table.X[cell], y)
+    proba = model.predict_proba(table.X)
+    true = table.log_loss(proba)
+    assert furthest(proba, cell, y) > FOUR_SIGMA
+    assert true - table.entropy < 3 * expected_excess(table, y.size) + 0.01
+    assert stated_log_loss(model, y) - table.luck(cell, y) == pytest.approx(true, abs=STATED)
+
+
+def check_hinge(name, table, cell, y):
+    proba = HINGE[name]().fit(table.X[cell], y).predict_proba(table.X)
+    assert furthest_by_label(proba, cell, y) < 0.1
+    assert table.log_loss(proba) < table.most_that_labels_tell() + 0.02
+
+
+@pytest.mark.parametrize("coding", ["one-hot", "integers"])
+@pytest.mark.parametrize("name", ALL)
+def test_sixteen_cells(name, coding):
+    table = two_columns(coding == "one-hot")
+    cell, y = table.draw(1600, seed=2)
+    (check_smooth if name in SMOOTH else check_hinge)(name, table, cell, y)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_led7(name):
+    table = led7()
+    cell, y = table.draw(
+        500 if name == "KernelLogistic" else 2000, seed=0
+    )  # ten classes: Newton steps take 11 n³
+    (check_smooth if name in SMOOTH else check_hinge)(name, table, cell, y)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_titanic(name):
+    table = titanic()
+    assert table.X.shape == (14, 8)
+    cell, y = table.draw(800, seed=0) if name == "KernelLogistic" else table.exact(2201)
+    (check_smooth if name in SMOOTH else check_hinge)(name, table, cell, y)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_all_rows_equal(name):
+    """Nothing but the class frequencies can be learned, in whatever order the rows come."""
+    y = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [30, 50, 20]))
+    X = np.full((y.size, 2), 3.7)
+    frequencies = np.array([0.3, 0.5, 0.2])
+    model = ALL[name]().fit(X, y)
+    proba = model.predict_proba(X)
+    assert np.ptp(proba, axis=0).max() < 1e-12
+    np.testing.assert_allclose(proba[0], frequencies, atol=0.05)
+    np.testing.assert_allclose(ALL[name]().fit(X, np.sort(y)).predict_proba(X[:1]), proba[:1], atol=1e-6)
+    stated = stated_log_loss(model, y)
+    assert stated is None or stated == pytest.approx(-(frequencies * np.log(proba[0])).sum(), abs=STATED)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_two_distinct_rows_in_many_columns(name):
+    """The number of columns does not matter, only the cells: twenty copies of one binary feature."""
+    table = binary_feature()
+    cell, y = table.exact(200)
+    X = np.repeat(table.X, 20, axis=1)
+    proba = ALL[name]().fit(X[cell], y).predict_proba(X)
+    assert furthest(proba, cell, y) > FOUR_SIGMA, proba
