@@ -1,0 +1,109 @@
+"""What changes nothing about the data changes no probability: the last bits, the unit, the order, the names.
+
+With 250 rows every perturbation is tried by itself with five seeds; with 1500 and 3000 rows all are applied at once,
+with fewer seeds, and the pool and six classes are left out where a fit takes seconds. ``benchmarks/trust.py
+--sections perturbation`` tries everything.
+"""
+
+import os
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from polymargin import AutoKernelClassifier, LSSVMClassifier
+from polymargin.datasets import load, make_r4, make_waveform
+
+ESTIMATORS = {"LSSVM": LSSVMClassifier, "AutoKernel": AutoKernelClassifier}
+N_TEST = 200
+TOLERANCE = 1e-6
+
+
+def satimage(n, random_state):
+    if not os.environ.get("POLYMARGIN_DATA"):
+        pytest.skip("set POLYMARGIN_DATA to the folder of datasets")
+    data = load("satimage")
+    rows = np.random.default_rng(random_state).permutation(len(data.y))[:n]
+    return data.X[rows].astype(float), np.unique(data.y, return_inverse=True)[1][rows]
+
+
+DATA = {
+    "waveform": make_waveform,
+    "r4": make_r4,
+    "satimage": satimage,
+}  # 21 columns, 2 noisy ones, 36; 3, 3, 6 classes
+
+
+def problem(name, n, seed):
+    """Return training rows, labels 0 to K - 1, and test rows, standardised."""
+    X, y = DATA[name](n + N_TEST, random_state=seed)
+    scaler = StandardScaler().fit(X[:n])
+    return scaler.transform(X[:n]), y[:n], scaler.transform(X[n:])
+
+
+def last_bits(X, y, X_test, rng):
+    return X * (1.0 + 1e-9 * rng.normal(size=X.shape)), y, X_test, np.arange(y.max() + 1)
+
+
+def unit(X, y, X_test, rng):
+    return 3.0 * X, y, 3.0 * X_test, np.arange(y.max() + 1)
+
+
+def order(X, y, X_test, rng):
+    rows = rng.permutation(y.size)
+    return X[rows], y[rows], X_test, np.arange(y.max() + 1)
+
+
+def names(X, y, X_test, rng):
+    """Rename the classes so that their sorted order changes; the last value is the old class of every new one."""
+    old = rng.permutation(y.max() + 1)
+    new = np.argsort(old)
+    texts = np.array([f"class {letter}" for letter in "abcdefghij"])
+    return X, texts[new[y]], X_test, old
+
+
+def everything(X, y, X_test, rng):
+    for change in (last_bits, unit, order):
+        X, y, X_test, _ = change(X, y, X_test, rng)
+    return names(X, y, X_test, rng)
+
+
+def largest_change(estimator, name, n, seed, changes):
+    X, y, X_test = problem(name, n, seed)
+    before = ESTIMATORS[estimator]().fit(X, y).predict_proba(X_test)
+    moved = {}
+    for change in changes:
+        X_new, y_new, X_test_new, old = change(X, y, X_test, np.random.default_rng(100 + seed))
+        after = ESTIMATORS[estimator]().fit(X_new, y_new).predict_proba(X_test_new)
+        moved[change.__name__] = float(np.abs(after - before[:, old]).max())
+    return moved
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_250_rows(estimator, name, seed):
+    moved = largest_change(estimator, name, 250, seed, (last_bits, unit, order, names))
+    assert max(moved.values()) <= TOLERANCE, moved
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name", "seed"),
+    [
+        *(("LSSVM", name, seed) for name in ("waveform", "r4") for seed in range(2)),
+        ("LSSVM", "satimage", 0),
+        *(("AutoKernel", name, 2) for name in DATA),
+    ],
+)
+def test_1500_rows(estimator, name, seed):
+    moved = largest_change(estimator, name, 1500, seed, (everything,))
+    assert max(moved.values()) <= TOLERANCE, moved
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name", "seed"),
+    [("LSSVM", "waveform", 0), ("LSSVM", "r4", 1), ("AutoKernel", "waveform", 2)],
+)
+def test_3000_rows(estimator, name, seed):
+    moved = largest_change(estimator, name, 3000, seed, (everything,))
+    assert max(moved.values()) <= TOLERANCE, moved
