@@ -129,7 +129,7 @@ def tails(arguments: argparse.Namespace) -> dict[str, list[Row]]:
                 if keys:
                     n, wrong_n, promised = sum(counts[key] for key in keys)
                     ratios = [
-                        count / promised if promised else np.nan for count in (wrong_n, *garwood(wrong_n))
+                        count / promised if promised else None for count in (wrong_n, *garwood(wrong_n))
                     ]
                     rows.append({"model": model, "above": threshold, "set": name, "predictions": int(n),
                                  "wrong": int(wrong_n), "promised": promised, "ratio": ratios[0],
