@@ -23,7 +23,7 @@ from polymargin.datasets import load, make_waveform
 from tables_of_cells import led7, titanic, two_columns
 
 ESTIMATORS = {"LSSVM": LSSVMClassifier, "AutoKernel": AutoKernelClassifier}
-FILES = ("vehicle", "wdbc", "satimage")
+FILES = ("vehicle", "wdbc", "satimage", "vowel")
 MOST = 300  # training rows before copying
 COPYING = {
     "twice": (2, 0.0),
