@@ -135,7 +135,7 @@ def test_repeated_comparison_equals_estimators_fitted_by_hand(machine, coding, d
         proba.append(model.predict_proba(wine.X[test]))
     assert tuple(found.method) == (machine, coding, decoding)
     tolerance = (
-        1e-3 if machine == "svm" else 1e-5
+        1e-2 if machine == "svm" else 1e-5
     )  # the solver's, and its training rows come in another order
     assert_allclose(found.log_loss, losses, rtol=tolerance)
     assert_allclose(np.exp(found.tests.log_proba), np.concatenate(proba), atol=tolerance)

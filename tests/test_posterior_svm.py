@@ -307,16 +307,16 @@ def test_the_labels_of_held_out_rows_cannot_be_heard(name, density):
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_copies_of_a_row_are_held_out_together(name):
-    copies = np.repeat(np.arange(80), np.arange(80) % 3 + 1)
-    few = machine_of(name, decoding=recorder(), random_state=3).fit(X, Y, np.arange(80) % 3 + 1)
-    many = machine_of(name, decoding=recorder(), random_state=3).fit(X[copies], Y[copies])
-    assert many.decoder_.seen_[2] is None  # a stacked classifier need not take weights
-    said = many.decoder_.seen_[0].margins
-    first = np.searchsorted(copies, np.arange(80))
-    assert_allclose(said, said[first][copies], atol=1e-9)
-    assert_allclose(np.sort(said[first], axis=0), np.sort(few.decoder_.seen_[0].margins, axis=0), atol=1e-9)
-    assert_array_equal(np.sort(few.decoder_.seen_[2]), np.sort(np.arange(80) % 3 + 1))
+def test_equal_rows_are_dealt_into_different_folds(name):
+    copies = np.repeat(np.arange(80), 5)
+    model = machine_of(name, decoding=recorder(), random_state=3).fit(X[copies], Y[copies])
+    # Five copies, five folds: every fold leaves four copies of each row.
+    four = machine_of(name).fit(X, Y, np.full(80, 4.0))
+    assert_allclose(model.decoder_.seen_[0].margins, four.margins(X)[copies], atol=1e-4)
+    kept_together = [(np.flatnonzero(copies % 4 != k), np.flatnonzero(copies % 4 == k)) for k in range(4)]
+    apart = machine_of(name, decoding=recorder(), cv=kept_together).fit(X[copies], Y[copies])
+    said = apart.decoder_.seen_[0].margins.reshape(80, 5, 3)
+    assert_allclose(said, np.repeat(said[:, :1], 5, axis=1), atol=1e-9)
 
 
 def test_a_class_with_one_row_can_be_held_out():
@@ -336,16 +336,47 @@ def test_weight_two_is_the_row_twice_in_any_order(name, density, decoding):
     rng = np.random.default_rng(1)
     weights = rng.integers(0, 4, 80) + (np.arange(80) < 3)
     repeated = rng.permutation(np.repeat(np.arange(80), weights))
+    number = rng.integers(0, 4, 80)
+
+    def splits(rows):
+        return [(np.flatnonzero(number[rows] != k), np.flatnonzero(number[rows] == k)) for k in range(4)]
+
+    # Folds that keep the copies of a row together, as a row is held out with all its weight.
     model = PosteriorSVMClassifier(
-        machine=name, density=density, radius=1.5, decoding=decoding, random_state=0
+        machine=name, density=density, radius=1.5, decoding=decoding, cv=splits(np.arange(80))
     )
-    weighted, copied = clone(model).fit(X, Y, weights), clone(model).fit(X[repeated], Y[repeated])
+    on_copies = clone(model).set_params(cv=splits(repeated))
+    weighted, copied = clone(model).fit(X, Y, weights), clone(on_copies).fit(X[repeated], Y[repeated])
     assert_allclose(copied.margins(X_NEW), weighted.margins(X_NEW), atol=1e-12)
     assert_allclose(copied.predict_proba(X_NEW), weighted.predict_proba(X_NEW), atol=1e-8)
     soft = rng.dirichlet(np.ones(3), 80)
     soft[:3] = np.eye(3)
-    weighted, copied = clone(model).fit(X, soft, weights), clone(model).fit(X[repeated], soft[repeated])
+    weighted, copied = clone(model).fit(X, soft, weights), clone(on_copies).fit(X[repeated], soft[repeated])
     assert_allclose(copied.predict_proba(X_NEW), weighted.predict_proba(X_NEW), atol=1e-8)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("kind", ["labels", "soft labels", "sparse", "precomputed"])
+def test_the_order_of_the_rows_and_the_names_of_the_classes_do_not_matter(name, kind):
+    rng = np.random.default_rng(2)
+    rows, weights = np.repeat(np.arange(80), 1 + np.arange(80) % 3), rng.integers(1, 4, 159)
+    data, labels, new = X[rows].round(1), Y[rows], X_NEW
+    if kind == "soft labels":
+        labels = 0.3 * rng.dirichlet(np.ones(3), 159) + 0.7 * np.eye(3)[labels]
+    order, classes = rng.permutation(159), np.array([2, 0, 1])
+    given, again = data, data[order]
+    if kind == "sparse":
+        given, again, new = sparse.csr_matrix(data), sparse.csr_matrix(again), sparse.csr_matrix(new)
+    model = PosteriorSVMClassifier(machine=name, gamma=0.2, random_state=5, tol=1e-9)
+    if kind == "precomputed":
+        model.set_params(kernel="precomputed", density=None)
+        given, again = rbf_kernel(data, gamma=0.2), rbf_kernel(again, gamma=0.2)
+        new = rbf_kernel(new, data, gamma=0.2)
+    expected = clone(model).fit(given, labels, weights).predict_proba(new)
+    renamed = labels[:, classes] if kind == "soft labels" else np.argsort(classes)[labels]
+    permuted = clone(model).fit(again, renamed[order], weights[order])
+    ours = permuted.predict_proba(new[:, order] if kind == "precomputed" else new)
+    assert_allclose(ours[:, np.argsort(classes)], expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", MACHINES)

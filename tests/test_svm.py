@@ -23,7 +23,7 @@ from polymargin.kernels import resolve_kernel
 from polymargin.machines import TrainingRows, _hinge, fit_svm_bank
 from polymargin.machines._hinge import SolverOptions
 from polymargin.selection import cross_validate_svm
-from polymargin.selection.folds import out_of_fold
+from polymargin.selection.folds import training_folds
 from polymargin.solvers.smo import Status
 
 TIGHT = 1e-6
@@ -221,7 +221,7 @@ def test_honest_outputs_are_out_of_fold(book, kernel, problem):
     assert outputs.provenance == "out_of_fold"
     np.testing.assert_array_equal(outputs.margins, bank.training_outputs(honest=True).margins)
     targets = book.targets(y)
-    for fold in out_of_fold(y, 5, 1):
+    for fold in training_folds(rows, 5, 1):
         kept = np.setdiff1d(np.arange(y.size), fold)
         for column in range(book.n_columns):
             train, test = kept[targets[kept, column] != 0], fold[targets[fold, column] != 0]

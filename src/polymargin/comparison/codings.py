@@ -107,7 +107,7 @@ class Hinge:
         """Choose the parameters and train the machines; see `Machines`."""
         from polymargin.machines.svm import fit_svm_bank
         from polymargin.selection.cross_validation import cross_validate, default_C, default_gamma
-        from polymargin.selection.folds import out_of_fold
+        from polymargin.selection.folds import training_folds
 
         gammas = default_gamma(rows)
         if self.gamma_factors is not None and rows.kernel.tunable:
@@ -119,7 +119,7 @@ class Hinge:
                 Codebook(codebook.matrix[:, pool]),
                 C=default_C() if self.C is None else np.unique(self.C),
                 gamma=gammas,
-                folds=out_of_fold(rows.class_index, self.cv, self.random_state),
+                folds=training_folds(rows, self.cv, self.random_state),
                 decoder=None if pools is None else resolve_decoder("hamming"),
                 max_extensions=self.max_extensions,
             )

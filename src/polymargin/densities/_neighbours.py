@@ -24,6 +24,8 @@ Array = NDArray[Any]
 
 #: Distances that differ by less, relative to their size, are equal.
 TIE = 1e-9
+#: Distances that differ by less, relative to the root mean square distance of the rows from their centre, are equal.
+_NOISE = 1e-7
 #: What rounding may do to a squared distance that comes from inner products, relative to the squared norms.
 _ROUNDING = 1e-11
 
@@ -72,6 +74,12 @@ class Sample:
         return self.counts.sum(axis=1)
 
     @property
+    def resolution(self) -> float:
+        """The distance below which two rows differ by noise only; nominal columns with noise keep their ties."""
+        totals = self.totals
+        return _NOISE * float(np.sqrt(totals @ squared_norms(self.rows) / totals.sum()))
+
+    @property
     def frequencies(self) -> Array:
         """The share of every class, shape (K,)."""
         return self.counts.sum(axis=0) / self.counts.sum()
@@ -117,8 +125,8 @@ def nearest(sample: Sample, search: Any, queries: Any, q: int) -> tuple[Array, A
 def nearest_counts(sample: Sample, queries: Any, k: float, own: tuple[Array, Array] | None = None) -> Array:
     """Return how the k rows nearest to every query fall to the classes, shape (b, K).
 
-    Rows at the same distance, where not all of them find a place among the k, share the places that are left in
-    proportion to their weights.
+    Rows at the same distance, up to noise, where not all of them find a place among the k, share the places that are
+    left in proportion to their weights.
 
     Parameters
     ----------
@@ -133,14 +141,14 @@ def nearest_counts(sample: Sample, queries: Any, k: float, own: tuple[Array, Arr
     """
     counts = np.zeros((queries.shape[0], sample.counts.shape[1]))
     search = sample.search(int(k) + 2)
-    totals = sample.totals
+    totals, resolution = sample.totals, sample.resolution
     rest, q = np.arange(queries.shape[0]), min(int(k) + 2, sample.n_rows)
     while rest.size:
         unfinished = [rest[:0]]
         for part in blocks(rest.size, 48.0 * q):
             rows = rest[part]
             itself = None if own is None else (own[0][rows], own[1][rows])
-            found, complete = _share(sample, search, totals, queries[rows], k, q, itself)
+            found, complete = _share(sample, search, totals, resolution, queries[rows], k, q, itself)
             counts[rows[complete]] = found[complete]
             unfinished.append(rows[~complete])
         rest, q = np.concatenate(unfinished), min(2 * q, sample.n_rows)
@@ -151,6 +159,7 @@ def _share(
     sample: Sample,
     search: Any,
     totals: Array,
+    resolution: float,
     queries: Any,
     k: float,
     q: int,
@@ -172,8 +181,9 @@ def _share(
     last = np.take_along_axis(
         distance, np.where(enough, reached.argmax(axis=1), q - 1)[:, np.newaxis], axis=1
     )
-    inside = distance < last * (1.0 - TIE)
-    tied = ~inside & (distance <= last * (1.0 + TIE))
+    slack = TIE * last + resolution
+    inside = distance < last - slack
+    tied = ~inside & (distance <= last + slack)
     left = need - (weight * inside).sum(axis=1)
     among = (weight * tied).sum(axis=1)
     share = np.divide(left, among, out=np.zeros_like(left), where=among > 0.0)
@@ -185,7 +195,7 @@ def _share(
         there = np.arange(index.shape[0])
         counts[there, class_index] += itself * (1.0 - (portion * is_own).sum(axis=1))
     # All rows are enough, even if their weights, added up in another order, fall short of k by their rounding.
-    complete = (enough & (distance[:, -1] > last[:, 0] * (1.0 + TIE))) | (q == sample.n_rows)
+    complete = (enough & (distance[:, -1] > (last + slack)[:, 0])) | (q == sample.n_rows)
     return counts, complete
 
 

@@ -20,7 +20,7 @@ from polymargin.estimators.svm import SVMClassifier
 from polymargin.machines import TrainingRows
 from polymargin.machines._soft import DensityLabels, GivenLabels, SoftLabels
 from polymargin.outputs import Outputs
-from polymargin.selection.folds import fold_numbers, out_of_fold
+from polymargin.selection.folds import fold_numbers, training_folds
 
 if TYPE_CHECKING:  # importing them for good would load numba with the package
     from polymargin.machines.single import SingleMachineBank
@@ -79,7 +79,9 @@ class PosteriorSVMClassifier(SVMClassifier):
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         Prior class probabilities, for decoders that work with them; a dict names the classes.
     cv : int, splitter or iterable of splits, default=5
-        The folds of the out-of-fold outputs that a decoder learns from. With a number, copies of a row stay together.
+        The folds of the out-of-fold outputs that a decoder learns from. With a number, the rows of every class are
+        dealt at random, equal rows like any others; see `polymargin.selection.folds.deal`. Where equal rows are
+        copies of one observation, pass a splitter or splits that keep them together.
     tol : float, default=1e-3
         Of the "single" machine the largest relative duality gap, of "one-vs-all" the largest violation of the
         optimality conditions.
@@ -208,7 +210,8 @@ class PosteriorSVMClassifier(SVMClassifier):
             Class labels; or soft labels, floating-point class probabilities that sum to one in every row, and then
             ``density`` is not used.
         sample_weight : array-like of shape (n_samples,), default=None
-            Row weights: weight two counts like the row twice, among the neighbours too, weight zero like no row.
+            Row weights: weight two counts like the row twice, among the neighbours too, weight zero like no row. The
+            folds hold out a row with all its weight, whereas two copies of a row may be in different folds.
 
         Returns
         -------
@@ -303,26 +306,20 @@ class PosteriorSVMClassifier(SVMClassifier):
 
     def _held_out(self, data: TrainingRows) -> list[Array]:
         """Return the rows of every fold."""
-        if not isinstance(self.cv, Integral) or isinstance(self.cv, bool):
-            return out_of_fold(data.class_index, self._folds_of_rows(), self.random_state)
-        # Copies of a row stay together: one would tell the other's machine what to say, and weight two is two copies.
-        rows = data.distinct
-        classes = data.class_index[rows.first]
-        if np.bincount(classes).max() < 2:
+        if isinstance(self.cv, Integral) and np.bincount(data.class_index).max() < 2:
             raise ValueError(
                 "every class has only one row, so none can be held out for the decoder to learn from: choose a "
                 'decoding that does not learn, such as "plain-softmax" or "argmax"'
             )
-        number = fold_numbers(out_of_fold(classes, self.cv, self.random_state))[rows.inverse]
-        return [np.flatnonzero(number == fold) for fold in range(int(number.max()) + 1)]
+        return training_folds(data, self._folds_of_rows(), self.random_state)
 
     def _decoder_rows(
         self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder, *, weighted: bool
     ) -> DecoderRows:
-        """Return what the decoder is fitted on: copies of a row in the same fold are one row of more weight.
+        """Return what the decoder is fitted on: equal rows in the same fold are one row of more weight.
 
-        So the decoder too takes weight two for a row twice. (Stacked classifiers need not take
-        weights, so they get none that nobody gave.)
+        Their outputs are equal, too. (Stacked classifiers need not support weights, so they get none unless
+        ``sample_weight`` was given.)
         """
         if not weighted and isinstance(decoder, Stack):
             return super()._decoder_rows(data, outputs, decoder, weighted=False)

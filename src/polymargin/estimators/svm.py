@@ -71,8 +71,9 @@ default="one-vs-one"
     max_iter : int, default=-1
         Limit on the solver's steps per machine, -1 for none.
     cv : int, splitter or iterable of splits, default=5
-        The folds of the selection, and of the honest outputs that a decoder learns from and by which an adaptive
-        codebook grows.
+        The folds of the selection, and of the out-of-fold outputs that a decoder learns from and by which an adaptive
+        codebook grows. With a number, the rows of every class are dealt at random, equal rows like any others; see
+        `polymargin.selection.folds.deal`.
     n_jobs : int or None, default=None
         Threads; the result does not depend on it.
     verbose : int, default=0
@@ -215,13 +216,13 @@ default="one-vs-one"
         self.n_support_ = np.bincount(data.class_index[self.bank_.support], minlength=codebook.n_classes)
 
     def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
-        from polymargin.selection.folds import fold_numbers, out_of_fold
+        from polymargin.selection.folds import fold_numbers, training_folds
 
         def train(rows: TrainingRows, box_weights: Array, cv: Any, start: Array) -> SVMBank:
             return machine._train(rows, SINGLE, Hamming(), box_weights, cv, start, progress)[0]
 
         box_weights = data.weights * self._class_weights(data)[data.class_index]
-        folds = out_of_fold(data.class_index, self._folds_of_rows(), self.random_state)
+        folds = training_folds(data, self._folds_of_rows(), self.random_state)
         return WarmColumns(train, data, box_weights, fold_numbers(folds))
 
     def _train(
@@ -280,14 +281,14 @@ default="one-vs-one"
                 'selection=None leaves nothing to choose C and gamma: give both, or use selection="cv"'
             )
         from polymargin.selection.cross_validation import cross_validate, default_C, default_gamma
-        from polymargin.selection.folds import out_of_fold
+        from polymargin.selection.folds import training_folds
 
         selection = cross_validate(
             data,
             codebook,
             C=default_C() if self.C is None else np.array([self.C]),
             gamma=default_gamma(data) if gamma is None else np.array([gamma]),
-            folds=out_of_fold(data.class_index, cv, self.random_state),
+            folds=training_folds(data, cv, self.random_state),
             decoder=decoder if self.shared_parameters else None,
             box_weights=box_weights,
             options=options,

@@ -21,7 +21,7 @@ from polymargin.machines._hinge import HingeRows, SolverOptions, announce_compil
 from polymargin.machines._rows import TrainingRows
 from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
-from polymargin.selection.folds import out_of_fold
+from polymargin.selection.folds import training_folds
 from polymargin.solvers import _single_machine_kernels
 from polymargin.solvers.single_machine import Solution, Status, required_margins, solve
 from polymargin.solvers.smo_expansion import Block, Expansion
@@ -89,7 +89,7 @@ class SingleMachineBank(ExpansionBank):
             return Outputs(self.margins(data.X), "in_sample", norms=self.norms)
         rows = training.rows()
         gram = training.gram(rows)
-        folds = out_of_fold(data.class_index, training.cv, training.random_state)
+        folds = training_folds(data, training.cv, training.random_state)
         count = Count(progress, "out-of-fold machines")
         count.expect(len(folds))
         margins = np.empty((data.class_index.size, self.intercept.size))
@@ -138,7 +138,7 @@ def fit_single_bank(
     options : SolverOptions or None
         Tolerance (of the relative duality gap) and limit of steps.
     cv, random_state
-        The folds of honest training outputs, see `polymargin.selection.folds.out_of_fold`.
+        The folds of honest training outputs, see `polymargin.selection.folds.training_folds`.
     progress : callable or None
         Is told every step, see `polymargin._progress`.
 

@@ -23,7 +23,7 @@ from polymargin.machines._hinge import HingeRows, SolverOptions, solve_path, wei
 from polymargin.machines._rows import TrainingRows
 from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
-from polymargin.selection.folds import fold_numbers, out_of_fold
+from polymargin.selection.folds import fold_numbers, training_folds
 from polymargin.solvers.smo import Solution, Status
 from polymargin.solvers.smo_expansion import Expansion
 
@@ -94,7 +94,7 @@ class SVMBank(ExpansionBank):
         """
         training = self._known_training
         data = training.data
-        folds = out_of_fold(data.class_index, training.cv, training.random_state)
+        folds = training_folds(data, training.cv, training.random_state)
         rows = HingeRows(data, training.codebook, training.box_weights, fold_numbers(folds), training.labels)
         count = Count(progress, "out-of-fold machines")
         banks = _train(data, rows, self.C, self.gamma, folds, start, training.options, count)
@@ -142,7 +142,7 @@ def fit_svm_bank(
     options : SolverOptions or None
         Tolerance, limit of steps and number of threads.
     cv, random_state
-        The folds of honest training outputs, see `polymargin.selection.folds.out_of_fold`.
+        The folds of honest training outputs, see `polymargin.selection.folds.training_folds`.
     start : ndarray of shape (L, n) or None
         Dual coefficients of the training rows to start from, in multiples of C, as the machines of similar problems
         have them. They must be feasible: the sign of the row's side or zero, at most the row's box weight, with sum

@@ -23,7 +23,7 @@ from polymargin.kernels import Kernel, resolve_kernel
 from polymargin.machines._hinge import HingeRows, SolverOptions, dense_gram, solve_path, weight_norms
 from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs
-from polymargin.selection.folds import fold_numbers, out_of_fold
+from polymargin.selection.folds import fold_numbers, training_folds
 from polymargin.selection.surface import Block, CrossValidation, Surface
 from polymargin.solvers.smo import Solution
 from polymargin.solvers.smo_dichotomies import Dichotomy
@@ -138,7 +138,7 @@ def cross_validate_svm(
         gamma=default_gamma(data) if gamma is None else np.unique(gamma),
         variants=variants if hasattr(resolved, "degree") else variants[:1],
         decoder=resolve_decoder(decoding) if shared_parameters else None,
-        folds=out_of_fold(class_index, cv, random_state),
+        folds=training_folds(data, cv, random_state),
         max_extensions=max_extensions,
         options=SolverOptions(tol, max_iter, count_jobs(n_jobs)),
         progress=progress,
