@@ -229,3 +229,38 @@ def test_names_are_resolved():
     assert resolve_kernel(kernel) is kernel
     with pytest.raises(ValueError, match=r"unknown kernel 'gauss'; choose one of linear, poly, rbf"):
         resolve_kernel("gauss")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda A, B: sparse.csr_matrix(A @ B.T), "returned a sparse matrix; .* add .toarray()"),
+        (lambda A, B: sparse.csr_array(A @ B.T), "returned a sparse matrix"),
+        (lambda A, B: None, "returned NoneType; it must return a dense array of real numbers"),
+        (lambda A, B: "rbf", "returned str; it must return a dense array"),
+        (lambda A, B: (A @ B.T).astype(str), "returned ndarray of type <U.*; it must return a dense array"),
+        (lambda A, B: (A @ B.T).astype(complex), "returned ndarray of type complex128"),
+        (lambda A, B: np.full((len(A), len(B)), None), "infinite or undefined values"),
+        (lambda A, B: [[1.0], [1.0, 2.0]], "returned a list that is no array"),
+        (lambda A, B: 1.0, r"returned an array of shape \(\) for . and . rows; it must return"),
+        (
+            lambda A, B: (A @ B.T)[:, :-1],
+            r"returned an array of shape \((4, 3|1, 0)\) for . and . rows; it must return",
+        ),
+    ],
+)
+@pytest.mark.parametrize("estimator", [SVMClassifier, LSSVMClassifier])
+def test_kernel_functions_that_return_no_dense_matrix_are_refused(function, message, estimator):
+    rows = np.arange(8.0).reshape(4, 2)
+    with pytest.raises(ValueError, match=message):
+        estimator(C=1.0, kernel=function, coding="one-vs-one", decoding="hamming").fit(rows, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "convert", [np.ndarray.tolist, lambda K: K.astype(np.float32), lambda K: K.astype(object)]
+)
+def test_kernel_functions_may_return_whatever_holds_numbers(convert):
+    rows = np.arange(8.0).reshape(4, 2)
+    kernel = FunctionKernel(lambda A, B: convert(A @ B.T))
+    np.testing.assert_array_equal(kernel.gram(rows), rows @ rows.T)
+    np.testing.assert_array_equal(kernel.diagonal(rows), np.diagonal(rows @ rows.T))

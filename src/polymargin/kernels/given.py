@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from polymargin.kernels._base import Array, Kernel
 
@@ -52,9 +53,9 @@ class FunctionKernel(Kernel):
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def base(self, X: Any, Z: Any = None) -> Array:
-        """Return the function's values, checked for their shape."""
+        """Return the function's values, checked for their type and shape."""
         Z = X if Z is None else Z
-        values = np.array(self.function(X, Z), dtype=np.float64)
+        values = _dense_numbers(self.function(X, Z))
         if values.shape != (X.shape[0], Z.shape[0]):
             raise ValueError(
                 f"the kernel function returned an array of shape {values.shape} for {X.shape[0]} and "
@@ -71,3 +72,33 @@ class FunctionKernel(Kernel):
     def apply(self, base: Array, gamma: float) -> Array:
         """Return a copy of the base: there is no parameter."""
         return base.copy()
+
+
+def _dense_numbers(values: Any) -> Array:
+    """Return what a kernel function returned as a new array of real numbers, or say what is wrong with it."""
+    if sparse.issparse(values):
+        raise ValueError(
+            "the kernel function returned a sparse matrix; it must return a dense array: add .toarray() to its result"
+        )
+    wanted = "it must return a dense array of real numbers, one row for each row of its first argument"
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the kernel function returned a {type(values).__name__} that is no array ({error}); {wanted}"
+        ) from None
+    if array.dtype.kind == "O" and values is not None:
+        # Numbers may be held as objects, such as decimals.
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"the kernel function returned {_described(values)}; {wanted}") from None
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"the kernel function returned {_described(values)}; {wanted}")
+    return np.array(array, dtype=np.float64)
+
+
+def _described(values: Any) -> str:
+    """Return the type of what a kernel function returned, and of its entries if it has any."""
+    dtype = getattr(values, "dtype", None)
+    return f"{type(values).__name__}" if dtype is None else f"{type(values).__name__} of type {dtype}"
