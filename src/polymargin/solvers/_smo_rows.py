@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from polymargin.solvers._compile import compiled
 
 #: Codes of `RowSource.kind`.
 DENSE, LINEAR, POLY, RBF, LAPLACIAN = range(5)
@@ -13,9 +14,9 @@ DENSE, LINEAR, POLY, RBF, LAPLACIAN = range(5)
 #: How the kernels are compiled. The fast ones may reorder sums and must not see infinities. Those that
 #: compute rows may only fuse a product with a sum: a kernel value then has the same bits wherever it stands
 #: in a row, and no solution depends on what a cache happened to hold.
-kernel = njit(cache=True, nogil=True, error_model="numpy")
-row_kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-fast_kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+kernel = compiled(nogil=True, error_model="numpy")
+row_kernel = compiled(nogil=True, error_model="numpy", fastmath={"contract"})
+fast_kernel = compiled(nogil=True, error_model="numpy", fastmath=True)
 
 
 class RowSource(NamedTuple):
