@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from conftest import blobs
-from polymargin import Codebook, Loss, SVMClassifier, _memory
+from polymargin import Codebook, Loss, PosteriorSVMClassifier, SVMClassifier, _memory
 from polymargin.codebooks import CODINGS, join, one_vs_all, one_vs_one
 from polymargin.decoders import DECODERS, resolve_decoder
 from polymargin.kernels import resolve_kernel
@@ -24,6 +24,7 @@ from polymargin.machines import TrainingRows, _hinge, fit_svm_bank
 from polymargin.machines._hinge import SolverOptions
 from polymargin.selection import cross_validate_svm
 from polymargin.selection.folds import training_folds
+from polymargin.solvers._status import default_step_limit
 from polymargin.solvers.smo import Status
 
 TIGHT = 1e-6
@@ -92,10 +93,8 @@ def test_same_labels_as_svc_except_ties():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_weights_as_in_svc(class_weight, weighted, problem):
     X, y, X_new = problem
-    # SVC counts rows, not weights, for "balanced".
-    weights = np.random.default_rng(0).uniform(0.2, 3.0, y.size) if weighted else None
-    if weighted and class_weight == "balanced":
-        weights = np.full(y.size, 2.0)
+    # The classes differ in their mean weight: "balanced" counts rows, as in SVC.
+    weights = np.random.default_rng(0).uniform(0.2, 3.0, y.size) * (1 + y) if weighted else None
     ours = SVMClassifier(gamma=0.2, class_weight=class_weight, tol=TIGHT).fit(X, y, weights)
     theirs = SVC(gamma=0.2, class_weight=class_weight, tol=TIGHT, decision_function_shape="ovo")
     theirs.fit(X, y, weights)
@@ -392,3 +391,63 @@ def test_least_squares_never_load_numba():
 def test_a_kernel_that_is_not_positive_definite_is_refused():
     with pytest.raises(ValueError, match=r"not positive semi-definite.*use a positive definite kernel"):
         SVMClassifier(kernel=lambda A, B: -(A @ B.T)).fit(*load_iris(return_X_y=True))
+
+
+# --- extreme scales ----------------------------------------------------------------------------------------
+
+
+OVERLAPPING = blobs(n=30, K=2, d=2, seed=0, shift=0.2)
+
+
+def test_a_hopeless_tolerance_ends_with_a_status_and_a_warning():
+    """With a huge C on classes that overlap, rounding is far above the tolerance."""
+    X, y = OVERLAPPING
+    model = SVMClassifier(1e15, kernel="linear")
+    with pytest.warns(ConvergenceWarning, match="1 of 1 machines stopped by the default limit of steps"):
+        model.fit(X, y)
+    assert model.bank_.status == [Status.STEP_LIMIT]
+    assert model.n_iter_[0] == default_step_limit(30) == 1_000_000
+    assert np.isfinite(model.decision_function(X)).all()
+    with pytest.warns(ConvergenceWarning, match="stopped by max_iter"):
+        model.set_params(max_iter=50).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("C", "scale", "message"),
+    [
+        (1e100, 1.0, r"C times the largest weight is .*e\+100, .*; lower C"),
+        (1.0, 1e150, "the largest kernel value is .*e\\+300, .*; scale the features"),
+        (1.0, 1e-150, "the largest kernel value is .*e-300, .*; scale the features"),
+        (1e20, 1e10, "C times the largest kernel value is .*scale the features"),
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        SVMClassifier,
+        PosteriorSVMClassifier,
+        lambda C, **parameters: PosteriorSVMClassifier(C, machine="one-vs-all", **parameters),
+    ],
+    ids=["svm", "single", "one-vs-all"],
+)
+def test_scales_beyond_float64_are_refused(make, C, scale, message):
+    X, y = OVERLAPPING
+    with pytest.raises(ValueError, match=message):
+        make(C, kernel="linear").fit(X * scale, y)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-50, 1e50, 1e150])
+def test_kernels_with_a_unit_of_their_own_take_any_scale(scale):
+    X, y = OVERLAPPING
+    for model in (SVMClassifier(), PosteriorSVMClassifier(), PosteriorSVMClassifier(machine="one-vs-all")):
+        expected = model.fit(X, y).decision_function(X)
+        np.testing.assert_allclose(model.fit(X * scale, y).decision_function(X * scale), expected, atol=0.05)
+
+
+@pytest.mark.parametrize("scale", [1e-10, 1e10, 1e50])
+def test_only_the_product_of_C_and_the_kernel_matters(scale):
+    X, y = OVERLAPPING
+    usual = SVMClassifier(10.0, kernel="linear", tol=TIGHT).fit(X, y)
+    other = SVMClassifier(10.0 / scale**2, kernel="linear", tol=TIGHT).fit(X * scale, y)
+    assert other.bank_.status == [Status.CONVERGED]
+    np.testing.assert_allclose(other.decision_function(X * scale), usual.decision_function(X), atol=1e-3)

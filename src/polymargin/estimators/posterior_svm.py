@@ -86,7 +86,7 @@ class PosteriorSVMClassifier(SVMClassifier):
         Of the "single" machine the largest relative duality gap, of "one-vs-all" the largest violation of the
         optimality conditions.
     max_iter : int, default=-1
-        Limit on the solver's steps per machine, -1 for none.
+        Limit on the solver's steps per machine. -1 allows a thousand steps per variable, and a million at least.
     n_jobs : int or None, default=None
         Threads, for "one-vs-all" and for prediction; the result does not depend on it.
     verbose : int, default=0

@@ -63,13 +63,20 @@ default="one-vs-one"
         Whether selected parameters are the same for all machines. False has each machine choose its own by its own
         accuracy, as Van Gestel et al. (2002) do.
     class_weight : dict, "balanced" or None, default=None
-        Factors of C for the rows of every class.
+        Factors of C for the rows of every class, one for classes that a dict does not name. As in ``SVC``, "balanced"
+        is n / (K n_k), where n is the number of rows and n_k the number of those in the class. Rows of weight zero are
+        not counted, and all others count alike: the bound of a row's dual variable is the product of C, of this factor
+        and of its sample weight.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         Prior class probabilities, for decoders that work with them; a dict names the classes.
     tol : float, default=1e-3
-        Largest violation of the optimality conditions.
+        Largest violation of the optimality conditions, as in LIBSVM: the largest difference of two rows' residuals
+        y − f(x) that a step could still reduce. It is absolute, in the unit of the margins. It bounds neither the error
+        of the coefficients nor the duality gap relative to the objective, which can be much larger when C is large;
+        ``bank_.duality_gap`` has the absolute gap.
     max_iter : int, default=-1
-        Limit on the solver's steps per machine, -1 for none.
+        Limit on the solver's steps per machine. -1 allows a thousand steps per training row, and a million at least. A
+        machine that stops there is used as it is, with a ``ConvergenceWarning``.
     cv : int, splitter or iterable of splits, default=5
         The folds of the selection, and of the out-of-fold outputs that a decoder learns from and by which an adaptive
         codebook grows. With a number, the rows of every class are dealt at random, equal rows like any others; see
@@ -113,6 +120,12 @@ default="one-vs-one"
         The scores of the whole grid, where something was selected.
     n_features_in_, feature_names_in_
         As in scikit-learn.
+
+    Notes
+    -----
+    The hinge loss only asks on which side of the boundary a row lies. Where rows with the same features occur in both
+    classes, as with nominal features, the outputs of a machine approach −1 or +1 in every such cell, whatever the
+    frequencies, and no decoder can tell the cells apart. `PosteriorSVMClassifier` and `LSSVMClassifier` can.
 
     Examples
     --------
@@ -190,6 +203,25 @@ default="one-vs-one"
         # Only the decoder needed the rows that are no support vectors.
         self.bank_ = self.bank_.without_training()
         return self
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return the scores of the classes, by which rows can be ranked.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K), or (n_samples,) for two classes
+            What the decoder maximises, so its scale depends on the decoder: log-probabilities where there are
+            probabilities, else votes or negative losses. For three and more classes this is not the scale of ``SVC``,
+            which adds fractions of a vote to pairwise votes ("ovr") or returns the pairwise margins ("ovo"); the latter
+            are in `margins`, up to their signs. For two classes it is the difference of both scores; with one machine
+            and a decoder that does not learn, it is the margin of the machine, as in ``SVC``.
+        """
+        return super().decision_function(X)
 
     def _resolved_decoder(self) -> Decoder:
         return (
@@ -305,18 +337,17 @@ default="one-vs-one"
             or isinstance(self.max_iter, bool)
             or self.max_iter < -1
         ):
-            raise ValueError(f"max_iter must be a number of steps, or -1 for no limit; not {self.max_iter!r}")
+            raise ValueError(
+                f"max_iter must be a number of steps, or -1 for the default limit; not {self.max_iter!r}"
+            )
         return SolverOptions(float(self.tol), int(self.max_iter), count_jobs(self.n_jobs))
 
     def _class_weights(self, data: TrainingRows) -> Array:
-        """Return the factor of C for every class; copies and weights of rows count alike in "balanced"."""
+        """Return the factor of C for every class; "balanced" counts rows, as in ``SVC``, whatever their weights."""
         if self.class_weight is None:
             return np.ones(self.classes_.size)
         weights = compute_class_weight(
-            self.class_weight,
-            classes=self.classes_,
-            y=self.classes_[data.class_index],
-            sample_weight=data.weights if self.class_weight == "balanced" else None,
+            self.class_weight, classes=self.classes_, y=self.classes_[data.class_index]
         )
         if not (weights > 0).all():
             raise ValueError("class_weight must be positive for every class")
@@ -336,7 +367,7 @@ default="one-vs-one"
         """Say which machines are not solved to the tolerance, and what to do."""
         from polymargin.solvers.smo import Status
 
-        for status in (Status.ITERATION_LIMIT, Status.NO_PROGRESS):
+        for status in (Status.ITERATION_LIMIT, Status.STEP_LIMIT, Status.NO_PROGRESS):
             stopped = self.bank_.status.count(status)
             if stopped:
                 warnings.warn(

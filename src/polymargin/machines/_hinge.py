@@ -35,8 +35,10 @@ _LAZY: dict[type[Kernel], str] = {
 }
 #: A soft label closer to zero than this is on neither side.
 _NO_SIDE = 1e-9
-#: Float32 holds kernel values up to this, with room for sums.
-_LARGEST_SINGLE = 1e30
+#: Float32 holds largest kernel values in this range, with room for sums and differences.
+_SINGLE = (1e-30, 1e30)
+#: The solvers work with the box C, with the largest kernel value k, and with C k, in these ranges.
+_LARGEST_BOX, _KERNEL_VALUES = 1e25, (1e-200, 1e200)
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ def lazy_gram(kernel: Kernel, X: Array, gamma: float, dtype: Any = None) -> Lazy
             "the kernel matrix holds infinite values; scale the features, for example with StandardScaler"
         )
     if dtype is None:
-        dtype = np.float32 if largest < _LARGEST_SINGLE else np.float64
+        dtype = np.float32 if _SINGLE[0] < largest < _SINGLE[1] else np.float64
     constants = {name: getattr(kernel, name) for name in ("coef0", "degree") if hasattr(kernel, name)}
     return LazyGram(X, _LAZY[type(kernel)], gamma=gamma, dtype=dtype, **constants)
 
@@ -217,6 +219,8 @@ def solve_path(
 
     Every solved problem advances the count by ``each``.
     """
+    largest_box = max((float(np.max(problem.upper, initial=0.0)) for problem in problems), default=0.0)
+    check_scale(largest_box * max(scales), source.largest)
     _announce_compilation(count.progress)
     return solve_dichotomies_path(
         source,
@@ -228,6 +232,40 @@ def solve_path(
         budget=int(min(GRAM_BUDGET, 0.5 * _memory.available())),
         solved=lambda: count.advance(each),
     )
+
+
+def check_scale(box: float, kernel_value: float) -> None:
+    """Refuse a problem whose numbers float64 cannot hold with digits to spare.
+
+    Parameters
+    ----------
+    box : float
+        The largest bound of a dual variable: C times class and sample weights.
+    kernel_value : float
+        The largest absolute kernel value.
+
+    Examples
+    --------
+    >>> check_scale(1e3, 1.0)
+    >>> check_scale(1e100, 1.0)
+    Traceback (most recent call last):
+        ...
+    ValueError: C times the largest weight is 1e+100, beyond the 1e+25 that can be computed with; lower C
+    """
+    if not box <= _LARGEST_BOX:
+        raise ValueError(
+            f"C times the largest weight is {box:.3g}, beyond the {_LARGEST_BOX:g} that can be computed with; lower C"
+        )
+    if kernel_value != 0.0 and not _KERNEL_VALUES[0] <= kernel_value <= _KERNEL_VALUES[1]:
+        raise ValueError(
+            f"the largest kernel value is {kernel_value:.3g}, outside the range from {_KERNEL_VALUES[0]:g} to "
+            f"{_KERNEL_VALUES[1]:g} that can be computed with; scale the features, for example with StandardScaler"
+        )
+    if box * kernel_value > _LARGEST_BOX:
+        raise ValueError(
+            f"C times the largest kernel value is {box * kernel_value:.3g}, beyond the {_LARGEST_BOX:g} that can be "
+            "computed with; scale the features, for example with StandardScaler, or lower C"
+        )
 
 
 def weight_norms(solutions: Sequence[Solution], problems: Sequence[Dichotomy] | None = None) -> Array:
@@ -258,7 +296,8 @@ def _announce_compilation(progress: Progress | None = None) -> None:
 def announce_compilation(module: Any, name: str, progress: Progress | None = None) -> None:
     """Say, once, that the first problem waits for the compiler, if this jitted function is not compiled yet."""
     function = getattr(module, name)
-    if function.signatures:
+    # With NUMBA_DISABLE_JIT the function is plain Python, and nothing is compiled.
+    if not hasattr(function, "signatures") or function.signatures:
         return
     if function.stats.cache_path:
         written = Path(module.__file__).stat().st_mtime

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook, one_vs_all
 from polymargin.machines._expansion import ExpansionBank, assemble
-from polymargin.machines._hinge import HingeRows, SolverOptions, announce_compilation, dense_gram
+from polymargin.machines._hinge import (
+    HingeRows,
+    SolverOptions,
+    announce_compilation,
+    check_scale,
+    dense_gram,
+)
 from polymargin.machines._rows import TrainingRows
 from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
@@ -25,6 +31,7 @@ from polymargin.selection.folds import training_folds
 from polymargin.solvers import _single_machine_kernels
 from polymargin.solvers.single_machine import Solution, Status, required_margins, solve
 from polymargin.solvers.smo_expansion import Block, Expansion
+from polymargin.solvers.smo_gram import DenseGram
 
 Array = NDArray[Any]
 
@@ -197,6 +204,7 @@ def _solve(
     if labels is None:
         labels = np.eye(n_classes)[rows.class_index]
     members = np.flatnonzero(box > 0.0)
+    check_scale(training.C * float(box.max(initial=0.0)), DenseGram(gram).largest)
     solution = solve(
         gram if members.size == box.size else gram[np.ix_(members, members)],
         required_margins(labels[members], rows.class_index[members]),

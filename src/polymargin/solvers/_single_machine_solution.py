@@ -20,6 +20,10 @@ class Status(Outcome):
     ITERATION_LIMIT = (
         "stopped by max_iter before tol was reached: raise max_iter, lower C, or scale the features"
     )
+    STEP_LIMIT = (
+        "stopped by the default limit of steps before tol was reached: scale the features, lower C, raise tol, or set "
+        "max_iter to allow more steps"
+    )
     NO_PROGRESS = (
         "stopped because rounding leaves no better step: raise tol, lower C, or scale the features; "
         "check that the Gram matrix is positive semidefinite"

@@ -41,6 +41,7 @@ from polymargin.solvers._single_machine_solution import (
     relative_gap,
     required_margins,
 )
+from polymargin.solvers._status import default_step_limit
 
 __all__ = ["Margins", "Solution", "Status", "required_margins", "solve", "solve_path"]
 
@@ -86,7 +87,7 @@ def solve(
     tol : float
         Largest relative duality gap.
     max_iter : int
-        Limit on cycle steps, −1 for none.
+        Limit on cycle steps; −1 for `polymargin.solvers._status.default_step_limit`.
     alpha0 : array of shape (n, K), optional
         Where to start, for instance the solution for other labels or another C. It is made feasible: clipped
         to the box, reduced where a class sends out more than it receives, and scaled to the best multiple.
@@ -312,8 +313,9 @@ class _Solver:
         newton_at = _NEWTON_FIRST * variables
         chunk = 100 + variables // 4
         best_gap, best_dual = np.inf, -np.inf
+        most = default_step_limit(variables) if max_iter < 0 else max_iter
         while True:
-            limit = chunk if max_iter < 0 else min(chunk, max_iter - n_iter)
+            limit = min(chunk, most - n_iter)
             steps = self._ascend(inner_tol, limit)
             n_iter += steps
             dual, primal, mean, _ = self._bounds()
@@ -323,8 +325,8 @@ class _Solver:
                     dual, primal, mean, _ = self._bounds()
                 if relative_gap(primal - dual, primal) <= tol:
                     return Status.CONVERGED, n_iter
-            if 0 <= max_iter <= n_iter:
-                return Status.ITERATION_LIMIT, n_iter
+            if n_iter >= most:
+                return Status.STEP_LIMIT if max_iter < 0 else Status.ITERATION_LIMIT, n_iter
             gained = dual - best_dual
             progress = gained > 1e-6 * (primal - dual) + 1e-13 * abs(dual) or primal - dual < 0.9 * best_gap
             idle = 0 if progress else idle + 1

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymargin.solvers import _smo_kernels as kernels
-from polymargin.solvers._status import Outcome
+from polymargin.solvers._status import Outcome, default_step_limit
 from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram, RowPool, restrict
 
 __all__ = ["DenseGram", "LazyGram", "Solution", "Status", "solve", "solve_path"]
@@ -47,6 +47,10 @@ class Status(Outcome):
 
     CONVERGED = "converged: the largest KKT violation is below tol"
     ITERATION_LIMIT = "stopped by max_iter before tol was reached: raise max_iter, or scale the features"
+    STEP_LIMIT = (
+        "stopped by the default limit of steps before tol was reached: scale the features, lower C, raise tol, or set "
+        "max_iter to allow more steps"
+    )
     NO_PROGRESS = (
         "stopped because rounding leaves no better step: raise tol, lower C, or scale the features; "
         "if K was given, check that it is positive semidefinite and in float64"
@@ -131,7 +135,7 @@ def solve(
     tol : float
         Largest KKT violation allowed, relative to nothing, as in LIBSVM.
     max_iter : int
-        Limit on SMO steps, −1 for none.
+        Limit on SMO steps; −1 for `polymargin.solvers._status.default_step_limit`.
     alpha0 : array of shape (n,), optional
         Where to start. It is clipped to the box, and the heavier side is scaled down if Σ s_i a_i ≠ 0.
     budget : int
@@ -219,17 +223,20 @@ class _Solver:
         self._set_box(scales[0])
         if alpha0 is not None:
             self._start(np.asarray(alpha0, dtype=np.float64))
+        steps = max_iter if max_iter >= 0 else default_step_limit(self.beta.size)
         solutions = []
         for k, scale in enumerate(scales):
             if k > 0:
                 self._move_to_box(scales[k - 1], scale)
             if self._gradient_rounding() > tol:
                 self._promote()
-            status, n_iter = self._minimise(tol, max_iter)
+            status, n_iter = self._minimise(tol, steps)
             if self.dtype == np.float32 and (status is Status.NO_PROGRESS or self._gradient_rounding() > tol):
                 self._promote()
-                status, more = self._minimise(tol, max_iter if max_iter < 0 else max_iter - n_iter)
+                status, more = self._minimise(tol, steps - n_iter)
                 n_iter += more
+            if status is Status.ITERATION_LIMIT and max_iter < 0:
+                status = Status.STEP_LIMIT
             solutions.append(self._certify(status, n_iter))
         return solutions
 
@@ -302,8 +309,7 @@ class _Solver:
         inner_tol, limit = tol, self.beta.size + 1000
         active = None
         while True:
-            if max_iter >= 0:
-                limit = min(limit, max_iter - n_iter)
+            limit = min(limit, max_iter - n_iter)
             steps = self._descend(active, inner_tol, limit)
             n_iter += steps
             if steps > 0:
@@ -312,7 +318,7 @@ class _Solver:
             violation = highest - lowest
             if violation < tol:
                 return Status.CONVERGED, n_iter
-            if max_iter >= 0 and n_iter >= max_iter:
+            if n_iter >= max_iter:
                 return Status.ITERATION_LIMIT, n_iter
             noise = 1e-14 * abs(self.linear @ self.beta)
             progress = objective < best_objective - noise or violation < 0.9 * best_violation

@@ -44,6 +44,11 @@ class GramSource(Protocol):
     dtype: np.dtype[Any]
     rounding: float
 
+    @property
+    def largest(self) -> float:
+        """The largest absolute kernel value."""
+        ...
+
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
         """Return the row source of the problem on the rows ``index`` (None: all), in the given precision."""
         ...
@@ -74,6 +79,11 @@ class DenseGram:
         self.n_rows = K.shape[0]
         self.dtype = self.K.dtype
         self.rounding = 0.0  # what is given is the problem
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute kernel value."""
+        return float(max(self.K.max(initial=0.0), -self.K.min(initial=0.0)))
 
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
         """Return the row source of the problem on the rows ``index`` (None: all)."""
@@ -153,6 +163,11 @@ class LazyGram:
         self._table, self._half_norms = self._features(X, self.dtype)
         largest = max(1.0, float(-self._half_norms.min(initial=0.0)))
         self.rounding = float(np.finfo(np.float32).eps) * largest if self.dtype == np.float32 else 0.0
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute kernel value, which is on the diagonal."""
+        return float(self._diagonal(self._table).max(initial=0.0))
 
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
         """Return the row source of the problem on the rows ``index`` (None: all), with its own copy of X."""
