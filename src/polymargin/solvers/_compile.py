@@ -24,13 +24,10 @@ def compiled(**options: Any) -> Callable[[Function], Any]:
     **options
         Options of ``numba.njit``, except ``cache``.
 
-    Examples
-    --------
-    >>> @compiled(nogil=True)
-    ... def double(x):
-    ...     return 2 * x
-    >>> double(3)
-    6
+    Returns
+    -------
+    callable
+        The decorator, for functions at the top level of a module.
     """
 
     def decorate(function: Function) -> Any:
