@@ -86,7 +86,8 @@ class PosteriorSVMClassifier(SVMClassifier):
         Of the "single" machine the largest relative duality gap, of "one-vs-all" the largest violation of the
         optimality conditions.
     max_iter : int, default=-1
-        Limit on the solver's steps per machine. -1 allows a thousand steps per variable, and a million at least.
+        Limit on the solver's steps per machine. -1 allows 10⁸ steps, or a thousand per variable if that
+        is more.
     n_jobs : int or None, default=None
         Threads, for "one-vs-all" and for prediction; the result does not depend on it.
     verbose : int, default=0

@@ -75,8 +75,9 @@ default="one-vs-one"
         of the coefficients nor the duality gap relative to the objective, which can be much larger when C is large;
         ``bank_.duality_gap`` has the absolute gap.
     max_iter : int, default=-1
-        Limit on the solver's steps per machine. -1 allows a thousand steps per training row, and a million at least. A
-        machine that stops there is used as it is, with a ``ConvergenceWarning``.
+        Limit on the solver's steps per machine. -1 allows 10⁸ steps, or a thousand per training row if that is more,
+        and 10⁷ if C is so large that rounding exceeds ``tol``. With up to a thousand rows 10⁸ steps take about 20
+        seconds. A machine that stops there is used as it is, with a ``ConvergenceWarning``.
     cv : int, splitter or iterable of splits, default=5
         The folds of the selection, and of the out-of-fold outputs that a decoder learns from and by which an adaptive
         codebook grows. With a number, the rows of every class are dealt at random, equal rows like any others; see

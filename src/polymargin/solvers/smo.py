@@ -38,6 +38,9 @@ Array = NDArray[np.float64]
 DEFAULT_BUDGET = 1 << 30
 #: Relative to the largest K_ii, the least curvature of a step: float64 as in LIBSVM, float32 at its rounding.
 _TAU = {4: 2.5e-7, 8: 1e-12}
+#: The default limit of steps where, with coefficients at their bounds, rounding exceeds the tolerance. Classes that can
+#: be separated take fewer steps, others would take forever.
+_STEPS_IN_NOISE = 10_000_000
 #: Rounds of steps without progress before giving up; float32 gives up soon, for float64 to take over.
 _PATIENCE = {4: 2, 8: 10}
 
@@ -223,13 +226,13 @@ class _Solver:
         self._set_box(scales[0])
         if alpha0 is not None:
             self._start(np.asarray(alpha0, dtype=np.float64))
-        steps = max_iter if max_iter >= 0 else default_step_limit(self.beta.size)
         solutions = []
         for k, scale in enumerate(scales):
             if k > 0:
                 self._move_to_box(scales[k - 1], scale)
             if self._gradient_rounding() > tol:
                 self._promote()
+            steps = max_iter if max_iter >= 0 else self._default_limit(tol)
             status, n_iter = self._minimise(tol, steps)
             if self.dtype == np.float32 and (status is Status.NO_PROGRESS or self._gradient_rounding() > tol):
                 self._promote()
@@ -291,6 +294,12 @@ class _Solver:
     def _gradient_rounding(self) -> float:
         """Return the typical error of F = c − Kβ that comes from rounded kernel values."""
         return float(self.source.rounding * np.linalg.norm(self.beta)) if self.dtype == np.float32 else 0.0
+
+    def _default_limit(self, tol: float) -> int:
+        """Return the limit of steps in the current box where none is given."""
+        largest = float(np.max(self.rows.diagonal, initial=0.0))
+        rounding = np.finfo(np.float64).eps * largest * float(np.max(self.upper - self.lower, initial=0.0))
+        return _STEPS_IN_NOISE if rounding > tol else default_step_limit(self.beta.size)
 
     def _promote(self) -> None:
         """Go on in float64."""
