@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import threadpoolctl
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.optimize import minimize
@@ -20,7 +21,13 @@ from conftest import blobs
 from polymargin import KernelLogisticClassifier, _memory
 from polymargin.estimators import kernel_logistic as estimator_module
 from polymargin.selection import log_loss as selection
-from polymargin.solvers.kernel_logistic import Status, fit_kernel_logistic, leave_one_out_logits
+from polymargin.solvers.kernel_logistic import (
+    Observations,
+    Status,
+    fit_and_leave_one_out,
+    fit_kernel_logistic,
+    leave_one_out_logits,
+)
 
 X, Y = blobs(n=60, K=3, d=2, seed=1, spread=1.5)
 X_NEW = blobs(n=40, K=3, d=2, seed=2, spread=2.0)[0]
@@ -150,15 +157,50 @@ def test_leave_one_out_is_nearly_that_of_refits(load, gamma, C, logit_error, pro
     assert np.abs(softmax(some, axis=1) - softmax(np.array(exact), axis=1)).mean() < proba_error
 
 
-def test_of_a_row_of_weight_two_one_copy_is_left_out():
+def test_a_row_is_left_out_with_all_of_its_weight():
     K, T = rbf_kernel(X, gamma=0.3), np.eye(3)[Y]
-    copies = np.repeat(np.arange(60), 1 + (np.arange(60) % 3 == 0))
-    few = fit_kernel_logistic(K, T, 1.0 + (np.arange(60) % 3 == 0), 20.0)
-    many = fit_kernel_logistic(K[np.ix_(copies, copies)], T[copies], np.ones(len(copies)), 20.0)
-    assert_allclose(few.logits[copies], many.logits, atol=1e-7)
-    of_few = leave_one_out_logits(K, T, 1.0 + (np.arange(60) % 3 == 0), 20.0, few)
-    of_many = leave_one_out_logits(K[np.ix_(copies, copies)], T[copies], np.ones(len(copies)), 20.0, many)
-    assert_allclose(centred(of_few)[copies], centred(of_many), atol=1e-6)
+    weights = 1.0 + 2.0 * (np.arange(60) % 3 == 0)
+    found = fit_kernel_logistic(K, T, weights, 2.0)
+    approximate = leave_one_out_logits(K, T, weights, 2.0, found)
+    for i in (0, 3, 4):
+        rest = np.delete(np.arange(60), i)
+        refit = fit_kernel_logistic(K[np.ix_(rest, rest)], T[rest], weights[rest], 2.0)
+        exact = 2.0 * K[i, rest] @ refit.a + refit.intercept
+        moved = np.abs(centred(found.logits[i]) - centred(exact)).max()
+        assert_allclose(centred(approximate[i]), centred(exact), atol=0.1 * moved)
+
+
+def test_equal_rows_are_one_cell():
+    # As separate rows of the matrix, and as one cell with the mean of their targets.
+    cell = np.repeat(np.arange(20), np.arange(20) % 3 + 1)
+    y = np.random.default_rng(0).integers(0, 3, cell.size)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, cell.size)
+    K = rbf_kernel(X[:20], gamma=0.3)
+    rows = Observations(cell, np.eye(3)[y], weights)
+    targets, totals = rows.merged()
+    few = fit_kernel_logistic(K, targets, totals, 20.0)
+    many = fit_kernel_logistic(K[np.ix_(cell, cell)], rows.targets, weights, 20.0)
+    assert_allclose(few.objective, many.objective, rtol=1e-9)
+    assert_allclose(few.logits[cell], many.logits, atol=1e-7)
+
+
+@pytest.mark.parametrize("C", [0.1, 10.0, 1e4])
+def test_leave_one_out_in_a_cell_takes_the_other_rows_exactly(C):
+    # Cells far apart know nothing of each other but for the biases: leaving a row out counts the others of its cell.
+    counts = np.array([[30, 1, 0], [5, 20, 2], [3, 3, 40]])
+    cell = np.repeat(np.arange(3), counts.sum(axis=1))
+    y = np.concatenate([np.repeat(np.arange(3), row) for row in counts])
+    rows = Observations(cell, np.eye(3)[y], np.ones(cell.size))
+    solution, logits = fit_and_leave_one_out(np.eye(3), rows, C)
+    again = leave_one_out_logits(np.eye(3), *rows.merged(), C, solution, rows)
+    assert_allclose(softmax(logits, axis=1), softmax(again, axis=1), atol=1e-4)
+    for i in range(0, cell.size, 7):
+        rest = np.arange(cell.size) != i
+        left = Observations(cell[rest], rows.targets[rest], rows.weights[rest])
+        refit = fit_kernel_logistic(np.eye(3), *left.merged(), C)
+        p = softmax(refit.logits[cell[i]])
+        assert_allclose(softmax(again[i]), p, atol=0.01)
+        assert abs(np.log(softmax(again[i])[y[i]] / p[y[i]])) < 0.1
 
 
 def test_leave_one_out_is_a_newton_step():
@@ -185,7 +227,17 @@ def test_leave_one_out_is_a_newton_step():
 # --- the estimator -----------------------------------------------------------------------------------------
 
 
-@parametrize_with_checks([KernelLogisticClassifier()])
+def expected_failures(estimator):
+    """A selection that leaves rows out knows whether two rows are one of weight two, as in scikit-learn's own."""
+    why = "a row of weight two is left out as a whole, of two rows one"
+    names = ("dense", "sparse") if estimator.C is None else ()
+    return {f"check_sample_weight_equivalence_on_{name}_data": why for name in names}
+
+
+@parametrize_with_checks(
+    [KernelLogisticClassifier(), KernelLogisticClassifier(C=1.0, gamma=0.1)],
+    expected_failed_checks=expected_failures,
+)
 def test_scikit_learn_manners(estimator, check):
     check(estimator)
 
@@ -258,14 +310,32 @@ def test_other_kernels_and_kinds_of_input():
         assert_allclose(KernelLogisticClassifier(1.0, gamma=gamma).fit(X, Y).gamma_, value)
 
 
-@pytest.mark.parametrize("parameters", [{"C": 4.0, "gamma": 0.3}, {}], ids=["given", "selected"])
-def test_weight_two_is_a_row_twice(parameters):
+def test_weight_two_is_a_row_twice():
     copies = np.repeat(np.arange(60), np.arange(60) % 3)
-    few = KernelLogisticClassifier(**parameters).fit(X, Y, np.arange(60) % 3)
-    many = KernelLogisticClassifier(**parameters).fit(X[copies], Y[copies])
-    assert_allclose(few.C_, many.C_)
-    assert_allclose(few.gamma_, many.gamma_)
+    few = KernelLogisticClassifier(4.0, gamma=0.3).fit(X, Y, np.arange(60) % 3)
+    many = KernelLogisticClassifier(4.0, gamma=0.3).fit(X[copies], Y[copies])
     assert_allclose(few.predict_proba(X_NEW), many.predict_proba(X_NEW), atol=1e-6)
+    assert_allclose(few.objective_, many.objective_, rtol=1e-9)
+    # Coefficients of equal rows are divided among them.
+    assert_allclose(
+        many.dual_coef_.T, 4.0 * (np.eye(3)[Y[copies]] - many.predict_proba(X[copies])), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("factor", [1.1, 1e-3, 1e3])
+def test_all_weights_times_a_constant(factor):
+    weights = np.random.default_rng(0).uniform(0.2, 3.0, 60)
+    one = KernelLogisticClassifier().fit(X, Y, weights)
+    other = KernelLogisticClassifier().fit(X, Y, factor * weights)
+    assert_allclose(other.C_ * factor, one.C_, rtol=1e-9)
+    assert_allclose(other.predict_proba(X_NEW), one.predict_proba(X_NEW), atol=1e-6)
+    assert_allclose(np.exp(other.loo_log_proba_), np.exp(one.loo_log_proba_), atol=1e-6)
+    # With a given C it is the same as C times the constant.
+    one = KernelLogisticClassifier(3.0 * factor, gamma=0.3).fit(X, Y, weights)
+    other = KernelLogisticClassifier(3.0, gamma=0.3).fit(X, Y, factor * weights)
+    assert_allclose(other.predict_proba(X_NEW), one.predict_proba(X_NEW), atol=1e-8)
+    assert_allclose(other.dual_coef_, one.dual_coef_, atol=1e-6 * np.abs(one.dual_coef_).max())
+    assert_allclose(np.exp(other.loo_log_proba_), np.exp(one.loo_log_proba_), atol=1e-8)
 
 
 def test_soft_labels():
@@ -329,12 +399,114 @@ def test_many_rows_are_sampled_and_the_sample_does_not_depend_on_their_order(mon
     assert_allclose(first.C_, second.C_)
     assert_allclose(first.gamma_, second.gamma_)
     for few, more in seen:
-        assert 30 <= few.weights.size <= 33
-        assert 45 <= more.weights.size <= 48
-        assert (few.targets.sum(axis=0) > 0).all()
+        assert 30 <= few.rows.weights.size <= 33
+        assert 45 <= more.rows.weights.size <= 48
+        assert (few.rows.targets.sum(axis=0) > 0).all()
+    # Nor on the last digits of the rows.
+    near = KernelLogisticClassifier().fit(X * (1.0 + 1e-9 * np.random.default_rng(1).normal(size=X.shape)), Y)
+    assert_allclose(near.predict_proba(X_NEW), first.predict_proba(X_NEW), atol=1e-5)
     other = KernelLogisticClassifier(random_state=1).fit(X, Y)
     assert np.isfinite(other.C_)
-    assert not np.array_equal(seen[2][0].base, seen[0][0].base)
+    assert not np.array_equal(seen[3][0].base, seen[0][0].base)
+
+
+# --- what it learns ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "n_classes", "d", "seed"), [(40, 3, 20, 9), (40, 3, 20, 33), (30, 2, 2, 19)])
+def test_nothing_is_learned_from_noise(n, n_classes, d, seed):
+    # The least leave-one-out log-loss of these is at a large C, and is chance: on new rows it is 0.2 to 0.8 worse.
+    random = np.random.default_rng(seed)
+    rows, y = random.normal(size=(n, d)), random.integers(0, n_classes, n)
+    model = KernelLogisticClassifier().fit(rows, y)
+    frequencies = np.bincount(y) / n
+    proba = model.predict_proba(random.normal(size=(2000, d)))
+    excess = np.log(frequencies) - np.log(proba).mean(axis=0)
+    assert frequencies @ excess < 0.12
+
+
+def test_noise_of_many_classes():
+    excess = []
+    for seed in range(20, 24):
+        random = np.random.default_rng(seed)
+        rows, y = random.normal(size=(100, 20)), random.integers(0, 8, 100)
+        proba = KernelLogisticClassifier().fit(rows, y).predict_proba(random.normal(size=(500, 20)))
+        frequencies = np.bincount(y) / 100
+        excess.append(frequencies @ (np.log(frequencies) - np.log(proba).mean(axis=0)))
+    assert max(excess) < 0.06
+
+
+def sampling_error(frequencies, counts):
+    """The standard deviation of the frequencies, one row more of every class counted."""
+    p = (frequencies * counts[:, None] + 1.0) / (counts[:, None] + frequencies.shape[1])
+    return np.sqrt(p * (1.0 - p) / counts[:, None])
+
+
+@pytest.mark.parametrize("n", [100, 1000, 3000])
+def test_one_binary_feature(n):
+    random = np.random.default_rng(n)
+    x = (random.random(n) < 0.5).astype(int)
+    y = (random.random(n) < np.where(x == 1, 0.8, 0.2)).astype(int)
+    model = KernelLogisticClassifier().fit(x[:, None], y)
+    counts = np.bincount(x)
+    frequencies = np.stack([np.bincount(x, y == k) for k in (0, 1)], axis=1) / counts[:, None]
+    proba = model.predict_proba([[0.0], [1.0]])
+    assert (np.abs(proba - frequencies) < 2.0 * sampling_error(frequencies, counts)).all()
+    # What it states is what the frequencies of the other rows have.
+    others = (frequencies * counts[:, None])[x] - np.eye(2)[y]
+    stated = -model.loo_log_proba_[np.arange(n), y].mean()
+    assert abs(stated + np.log(others / others.sum(axis=1, keepdims=True))[np.arange(n), y].mean()) < 0.02
+
+
+@pytest.mark.parametrize("n", [200, 1000, 3000])
+def test_a_table_of_sixteen_cells(n):
+    random = np.random.default_rng(n)
+    truth = random.dirichlet([1.0, 1.0, 1.0], 16)
+    cell = random.integers(0, 16, n)
+    y = (random.random((n, 1)) > np.cumsum(truth[cell], axis=1)[:, :-1]).sum(axis=1)
+    table = (np.arange(16)[:, None] >> np.arange(4)) & 1
+    proba = KernelLogisticClassifier().fit(table[cell], y).predict_proba(table)
+    counts = np.bincount(cell, minlength=16)
+    frequencies = np.stack([np.bincount(cell, y == k, 16) for k in range(3)], axis=1) / counts[:, None]
+    deviations = (proba - frequencies) / sampling_error(frequencies, counts)
+    assert np.abs(deviations).max() < 4.0
+    assert np.sqrt(np.square(deviations).mean()) < 1.5
+    divergence = (truth * np.log(truth / proba)).sum(axis=1).mean()
+    smoothed = (frequencies * counts[:, None] + 1.0) / (counts[:, None] + 3.0)
+    assert divergence < 1.5 * (truth * np.log(truth / smoothed)).sum(axis=1).mean()
+
+
+def test_all_rows_equal():
+    y = np.repeat([0, 1, 2], [10, 20, 30])
+    order = np.random.default_rng(0).permutation(60)
+    model = KernelLogisticClassifier().fit(np.ones((60, 2)), y[order])
+    assert_allclose(model.predict_proba(np.ones((2, 2))), np.tile([1 / 6, 1 / 3, 1 / 2], (2, 1)), atol=1e-8)
+    left = np.array([10, 20, 30]) - np.eye(3)[y[order]]
+    assert_allclose(np.exp(model.loo_log_proba_), left / 59, atol=1e-6)
+
+
+def test_blas_has_one_thread_while_few_rows_are_fitted():
+    seen = []
+
+    def kernel(A, B):
+        info = threadpoolctl.threadpool_info()
+        seen.extend(library["num_threads"] for library in info if library["user_api"] == "blas")
+        return rbf_kernel(A, B)
+
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        KernelLogisticClassifier(kernel=kernel).fit(X, Y)
+    assert seen
+    assert set(seen) == {1}
+
+
+def test_rows_too_far_for_a_polynomial_are_refused():
+    model = KernelLogisticClassifier(1.0, kernel="poly", gamma=1.0).fit(X, Y)
+    far = X_NEW[:4].copy()
+    far[2] = 1e200
+    for use in (model.predict, model.predict_proba, model.predict_log_proba, model.decision_function):
+        with pytest.raises(ValueError, match="row 2 of X is so far from the training rows"):
+            use(far)
+    assert np.isfinite(model.predict_log_proba(1e40 * X_NEW)).all()
 
 
 def test_progress_is_shown(monkeypatch):

@@ -11,10 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, Progress, notes, shown
@@ -22,11 +20,10 @@ from polymargin._threads import blas_threads_for, threads
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
 from polymargin.dealing import Deal
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
-from polymargin.estimators._copies import find_copies
 from polymargin.estimators._growth import SINGLE, TwoSides
-from polymargin.estimators._soft_labels import DecoderRows, are_soft, check_learnable, check_soft_labels
+from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.estimators._validation import check_finite, check_rows, scale_gamma
 from polymargin.kernels import Kernel, Precomputed, resolve_kernel
-from polymargin.kernels._base import weighted_moments
 from polymargin.machines import TrainingRows
 from polymargin.outputs import Outputs
 
@@ -48,6 +45,8 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
 
     #: Whether `fit` takes an n×K matrix of class probabilities for y; their columns are named by ``classes``.
     takes_soft_labels: ClassVar[bool] = False
+    #: Whether the machines take ``class_weight`` by themselves, beside the weights of the rows.
+    class_weight_in_box: ClassVar[bool] = False
 
     kernel: Any
     gamma: Any
@@ -190,17 +189,12 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     def _new_outputs(self, X: ArrayLike) -> Outputs:
         with np.errstate(over="ignore", invalid="ignore"):
             outputs = self._outputs(self._new_rows(X), variances=self.decoder_.needs_variances)
-        undefined = ~np.isfinite(outputs.margins).all(axis=1)
-        if undefined.any():
-            row = int(np.flatnonzero(undefined)[0])
-            raise ValueError(
-                f"row {row} of X is so far from the training rows that the kernel overflows; check the units of its "
-                "features"
-            )
+        check_finite(outputs.margins)
         return outputs
 
     def _new_rows(self, X: ArrayLike) -> Any:
-        precomputed = self._kernel.precomputed
+        # The kernel that was fitted decides: the parameter may have been set to another since.
+        precomputed = self.kernel_.precomputed
         rows = validate_data(
             self, X, accept_sparse=False if precomputed else "csr", dtype=np.float64, reset=False
         )
@@ -218,77 +212,33 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
         """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
         kernel = self._kernel
-        # The model keeps the rows: what becomes of the caller's array must not matter.
-        wanted = {
-            "accept_sparse": False if kernel.precomputed else "csr",
-            "copy": not kernel.precomputed,
-            "dtype": np.float64,
-            "ensure_min_samples": 2,
-        }
-        soft_labels = None
-        if self.takes_soft_labels and are_soft(y):
-            X = validate_data(self, X, **wanted)
-            soft_labels, self.classes_ = check_soft_labels(y, X.shape[0], getattr(self, "classes", None))
-            class_index = soft_labels.argmax(axis=1)
-        else:
-            X, y = validate_data(self, X, y, **wanted)
-            check_classification_targets(y)
-        if kernel.precomputed and X.shape[0] != X.shape[1]:
-            raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weights.any():
-            raise ValueError("all sample weights are zero; at least two rows of different classes must count")
-        if soft_labels is None:
-            self.classes_, class_index = np.unique(y, return_inverse=True)
-            self._check_classes(np.bincount(class_index, weights))
-        else:
-            check_learnable(soft_labels[weights > 0.0], self.classes_)
-        weights = weights * self._class_weights(class_index, soft_labels)
-        groups = None if groups is None else _group_numbers(groups, weights.size)
-        self.support_ = self._trained_rows = np.flatnonzero(weights)
-        if self.support_.size < weights.size:
-            X = X[np.ix_(self.support_, self.support_)] if kernel.precomputed else X[self.support_]
-        class_index = class_index[self.support_]
-        if groups is not None:
-            groups = np.unique(groups[self.support_], return_inverse=True)[1]
-        elif soft_labels is None and not kernel.precomputed:
-            groups = find_copies(X, class_index)
-        return TrainingRows(
-            kernel.fitted(X, weights[self.support_]),
+        checked = check_rows(
+            self,
             X,
-            class_index,
-            weights[self.support_],
-            None if soft_labels is None else soft_labels[self.support_],
+            y,
+            sample_weight,
             groups,
+            precomputed=kernel.precomputed,
+            soft_labels=self.takes_soft_labels,
+            class_weight=None if self.class_weight_in_box else getattr(self, "class_weight", None),
+        )
+        self.classes_ = checked.classes
+        self.support_ = self._trained_rows = checked.support
+        return TrainingRows(
+            kernel.fitted(checked.X, checked.weights),
+            checked.X,
+            checked.class_index,
+            checked.weights,
+            checked.soft_labels,
+            checked.groups,
             Deal.of(
-                X,
-                class_index,
+                checked.X,
+                checked.class_index,
                 precomputed=kernel.precomputed,
-                groups=groups,
-                random_state=getattr(self, "random_state", None),
+                groups=checked.groups,
+                random_state=self.random_state,
             ),
         )
-
-    def _class_weights(self, class_index: Array, soft_labels: Array | None) -> Array:
-        """Return what ``class_weight`` multiplies the weight of every row by, shape (n,)."""
-        class_weight = getattr(self, "class_weight", None)
-        if class_weight is None:
-            return np.ones(class_index.size)
-        labels = self.classes_[class_index]
-        of_classes = compute_class_weight(class_weight, classes=self.classes_, y=labels)
-        return of_classes[class_index] if soft_labels is None else soft_labels @ of_classes
-
-    def _check_classes(self, counts: Array) -> None:
-        """Refuse fewer than two classes, and a class whose rows do not count."""
-        if self.classes_.size < 2:
-            raise ValueError(
-                f"y holds only one class, {self.classes_.tolist()[0]!r}; a classifier needs two or more"
-            )
-        missing = counts == 0
-        if missing.any():
-            raise ValueError(
-                f"class {self.classes_[missing].tolist()[0]!r} has no row with a positive sample weight"
-            )
 
     def _resolved_decoder(self) -> Decoder:
         """Return a fresh decoder."""
@@ -327,9 +277,7 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         """Return gamma as a number, or None if it is to be selected."""
         gamma = self.gamma
         if gamma == "scale":
-            mean, variances = weighted_moments(X, weights)
-            variance = float(variances.mean() + mean.var())
-            return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+            return scale_gamma(X, weights)
         if gamma == "auto":
             return 1.0 / X.shape[1]
         if gamma is not None:
@@ -349,17 +297,6 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = not pairwise
         tags.input_tags.pairwise = pairwise
         return tags
-
-
-def _group_numbers(groups: Any, n_rows: int) -> Array:
-    """Return the groups as numbers, shape (n,)."""
-    groups = column_or_1d(groups)
-    if groups.size != n_rows:
-        raise ValueError(f"X has {n_rows} rows, but there are groups for {groups.size}")
-    numbers = np.unique(groups.astype(str) if groups.dtype == object else groups, return_inverse=True)[1]
-    if numbers.max(initial=0) == 0:
-        raise ValueError("all rows belong to one group: none can be left out; give two groups or more")
-    return numbers
 
 
 def resolve_priors(priors: Any, class_weights: Array, classes: Array) -> Array | None:

@@ -11,20 +11,22 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from polymargin import _memory
 from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, Progress, shown
+from polymargin._threads import blas_threads_for
 from polymargin.estimators._flow import check_positive
-from polymargin.estimators._soft_labels import are_soft, check_learnable, check_soft_labels
+from polymargin.estimators._validation import check_finite, check_rows, scale_gamma
 from polymargin.kernels import Kernel, Precomputed, resolve_kernel
-from polymargin.kernels._base import weighted_moments
 from polymargin.machines import TrainingRows
 from polymargin.machines._gram import check_base
+from polymargin.machines._rows import content_rank
 from polymargin.selection import log_loss
 from polymargin.solvers.kernel_logistic import (
+    Observations,
     Solution,
     Status,
     fit_kernel_logistic,
@@ -43,9 +45,10 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         Σᵢ sᵢ CE(yᵢ, softmax(fᵢ)) + (1/2C) tr(αᵀGα),     f = Gα + b,
 
     CE the cross-entropy and b unregularised, by Newton's method. The approximate leave-one-out probabilities of all
-    training rows come from one more factorisation; C and gamma are those of the least leave-one-out log-loss. Every
-    training row is part of the solution, and a Newton step takes about (K + 1) n³ operations: it is for some thousands
-    of rows.
+    training rows come from one more factorisation. gamma is that of the least leave-one-out log-loss, and C the
+    smallest one whose log-loss is within one standard error of the least, so that little is learned from noise. Every
+    training row is part of the solution, and a Newton step takes about (K + 1) m³ operations, m³/3 for two classes,
+    where m is the number of different rows: it is for some thousands of these.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances.
 
@@ -71,8 +74,8 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         Whether ``fit`` shows the progress of the selection: a bar on stderr with the time left, or, where that is no
         terminal, a line now and then in the log ("polymargin", level INFO).
     random_state : int, RandomState instance or None, default=None
-        For the rows that the selection looks at, where there are more than 500 (150 for the coarse search). None is the
-        same as 0.
+        For the rows that the selection looks at, where more than 500 rows differ (150 for the coarse search). None is
+        the same as 0.
 
     Attributes
     ----------
@@ -90,7 +93,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         The training rows that carry the machine: all those of positive weight.
     loo_log_proba_ : ndarray of shape (n_support, K)
         The logarithms of the probabilities that each training row would have been given had it not been there, by one
-        Newton step. (Of a row of weight s > 1, which counts as s rows, one is left out.)
+        Newton step. A row is left out with all of its weight; other rows that are equal to it stay.
     objective_, gradient_norm_ : float
         What was minimised, and the norm of its gradient at the solution: the objective is at most about half the square
         of the norm above the optimum.
@@ -153,7 +156,8 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,) or (n_samples, K)
             Class labels; or soft labels, floating-point class probabilities that sum to one in every row.
         sample_weight : array-like of shape (n_samples,), default=None
-            Row weights: weight two counts like the row twice, weight zero like no row.
+            Row weights: with a given C, weight two counts like the row twice, weight zero like no row. All weights
+            times a constant are the same as C times that constant, and change nothing where C is selected.
 
         Returns
         -------
@@ -166,45 +170,51 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             check_positive("C", self.C, "or None to have it selected")
         check_positive("tol", self.tol, "for example 1e-9")
         data = self._training_rows(X, y, sample_weight)
-        n, n_classes = data.class_index.size, self.classes_.size
+        # Weights count relatively; the mean one is one, and C is multiplied in return.
+        scale = float(data.weights.mean())
+        targets = (
+            np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels
+        )
+        first, cell = _cells(data)
+        rows = Observations(cell, targets, data.weights / scale)
         _memory.require(
-            8.0 * matrices_needed(n_classes) * n**2,
-            f"the Hessian of {n} rows and {n_classes} classes",
+            8.0 * matrices_needed(self.classes_.size) * first.size**2,
+            f"the Hessian of {first.size} rows and {self.classes_.size} classes",
             "fit fewer rows, or choose LSSVMClassifier, which needs less",
         )
-        targets = np.eye(n_classes)[data.class_index] if data.soft_labels is None else data.soft_labels
-        base = data.kernel.base_among(data.X, np.arange(n))
-        check_base(base, data.kernel)
-        with shown(self.verbose) as progress:
-            C, gamma = self._chosen(data, base, targets, progress)
-        with np.errstate(over="ignore", invalid="ignore"):
-            gram = data.kernel.apply(base, gamma)
+        with blas_threads_for(first.size):
+            base = data.kernel.base_among(data.X, first)
+            check_base(base, data.kernel)
+            with shown(self.verbose) as progress:
+                C, gamma = self._chosen(data, base, rows, scale, progress)
+            with np.errstate(over="ignore", invalid="ignore"):
+                gram = data.kernel.apply(base, gamma)
+            solution, loo_logits = self._solved(gram, rows, C * scale)
         self.C_, self.gamma_ = C, gamma
-        solution, loo_logits = self._solved(gram, targets, data.weights)
-        self.kernel_, self._rows = data.kernel, None if data.kernel.precomputed else data.X.copy()
+        self.kernel_, self._rows = data.kernel, None if data.kernel.precomputed else data.X
         self.loo_log_proba_ = log_softmax(loo_logits, axis=1)
         self.intercept_ = solution.intercept
-        self.objective_, self.gradient_norm_ = solution.objective, solution.gradient_norm
+        self.objective_ = scale * solution.objective
+        self.gradient_norm_ = float(np.sqrt(scale) * solution.gradient_norm)
         self.n_iter_ = solution.n_iter
         self.status_ = solution.status.value
-        self.dual_coef_ = C * solution.a.T
+        self.dual_coef_ = C * scale * _divided(solution.a, rows).T
         return self
 
-    def _solved(self, gram: Array, targets: Array, weights: Array) -> tuple[Solution, Array]:
+    def _solved(self, gram: Array, rows: Observations, C: float) -> tuple[Solution, Array]:
         """Return the solution and its leave-one-out logits; warn if it has not converged."""
         if not np.isfinite(gram).all():
             raise ValueError(
                 "the kernel matrix holds infinite or undefined values; scale the features, for example with "
                 "StandardScaler"
             )
+        targets, weights = rows.merged()
         try:
-            solution = fit_kernel_logistic(
-                gram, targets, weights, self.C_, tol=self.tol, max_iter=self.max_iter
-            )
-            loo_logits = leave_one_out_logits(gram, targets, weights, self.C_, solution)
+            solution = fit_kernel_logistic(gram, targets, weights, C, tol=self.tol, max_iter=self.max_iter)
+            loo_logits = leave_one_out_logits(gram, targets, weights, C, solution, rows)
         except np.linalg.LinAlgError as error:
             raise ValueError(
-                f"the kernel matrix times C={self.C_:.3g} is not positive semi-definite to the digits that a computer "
+                f"the kernel matrix times C={C:.3g} is not positive semi-definite to the digits that a computer "
                 "keeps: lower C, scale the features, or use another kernel"
             ) from error
         if solution.status is not Status.CONVERGED:
@@ -217,47 +227,47 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return solution, loo_logits
 
     def _chosen(
-        self, data: TrainingRows, base: Array, targets: Array, progress: Progress | None
+        self, data: TrainingRows, base: Array, rows: Observations, scale: float, progress: Progress | None
     ) -> tuple[float, float]:
         """Return C and gamma, selected where they are None."""
         gamma = self._given_gamma(data)
         if self.C is not None and gamma is not None:
             return float(self.C), gamma
-        unit = data.kernel.unit_gamma(data.X, data.weights)
+        unit = data.kernel.unit_gamma(data.X, rows.weights)
         count = Count(progress, "choosing C and gamma", "kernels")
         count.expect(log_loss.KERNELS if gamma is None else 2)
-        few, more = (self._part(data, base, targets, size) for size in log_loss.SAMPLED)
+        few, more = (self._part(data, base, rows, size) for size in log_loss.SAMPLED)
         choice = log_loss.choose(
             data.kernel,
             few,
             more,
             gammas=(lambda point: unit * 2.0 ** (point / 2)) if gamma is None else gamma,
-            C=None if self.C is None else float(self.C),
+            C=None if self.C is None else float(self.C) * scale,
             count=count,
         )
-        return 1.0 / choice.ridge if self.C is None else float(self.C), choice.gamma
+        return 1.0 / choice.ridge / scale if self.C is None else float(self.C), choice.gamma
 
-    def _part(self, data: TrainingRows, base: Array, targets: Array, size: int) -> log_loss.Part:
-        """Return a sample of the different rows, stratified; all rows if there are no more.
+    def _part(self, data: TrainingRows, base: Array, rows: Observations, size: int) -> log_loss.Part:
+        """Return a stratified sample of the rows, all of them if no more than `size` differ.
 
-        It does not depend on the order of the rows, and copies of a row are one row of their weight.
+        It does not depend on the order of the rows, nor on their last digits: they are sorted along a direction first.
         """
-        if data.class_index.size <= size:
-            return log_loss.Part(base, targets, data.weights)
-        rows = data.distinct
-        weights = np.bincount(rows.inverse, data.weights)
-        kept = np.arange(rows.first.size)
-        if kept.size > size:
-            generator = check_random_state(0 if self.random_state is None else self.random_state)
-            order = generator.permutation(kept.size)
-            classes = data.class_index[rows.first]
-            # By the place within its class: every class gives its first rows, as many as its share and one at least.
-            order = order[np.argsort(classes[order], kind="stable")]
-            counts = np.bincount(classes)
-            place = np.arange(kept.size) - np.repeat(np.cumsum(counts) - counts, counts)
-            kept = np.sort(order[place < np.ceil(counts * size / kept.size)[classes[order]]])
-        first = rows.first[kept]
-        return log_loss.Part(base[np.ix_(first, first)], targets[first], weights[kept])
+        if len(base) <= size:
+            return log_loss.Part(base, rows)
+        generator = check_random_state(0 if self.random_state is None else self.random_state)
+        n, classes = data.class_index.size, data.class_index
+        direction = generator.standard_normal(data.X.shape[1])
+        place = np.arange(n) if data.kernel.precomputed else safe_sparse_dot(data.X, direction)
+        order = np.lexsort((rows.weights, place, classes))
+        order = order[generator.permutation(n)]
+        # By the place within its class: every class gives its first rows, as many as its share and one at least.
+        order = order[np.argsort(classes[order], kind="stable")]
+        counts = np.bincount(classes)
+        rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+        kept = order[rank < np.ceil(counts * size / n)[classes[order]]]
+        used, cell = np.unique(rows.cell[kept], return_inverse=True)
+        sample = Observations(cell, rows.targets[kept], rows.weights[kept])
+        return log_loss.Part(base[np.ix_(used, used)], sample)
 
     def _given_gamma(self, data: TrainingRows) -> float | None:
         """Return gamma as a number, or None if it is to be selected."""
@@ -269,41 +279,17 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         if gamma == "auto":
             return 1.0 / data.X.shape[1]
         if gamma == "scale":
-            mean, variances = weighted_moments(data.X, data.weights)
-            variance = float(variances.mean() + mean.var())
-            return 1.0 / (data.X.shape[1] * variance) if variance > 0 else 1.0
+            return scale_gamma(data.X, data.weights)
         check_positive("gamma", gamma, 'or "scale", "auto", or None to have it selected')
         return float(gamma)
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
         """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
         kernel = self._kernel
-        accepted = False if kernel.precomputed else "csr"
-        soft_labels = None
-        if are_soft(y):
-            X = validate_data(self, X, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
-            soft_labels, classes = check_soft_labels(y, X.shape[0], self.classes)
-            class_index = soft_labels.argmax(axis=1)
-        else:
-            X, y = validate_data(self, X, y, accept_sparse=accepted, dtype=np.float64, ensure_min_samples=2)
-            check_classification_targets(y)
-            classes, class_index = np.unique(y, return_inverse=True)
-        if kernel.precomputed and X.shape[0] != X.shape[1]:
-            raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        kept = np.flatnonzero(weights)
-        if kept.size == 0:
-            raise ValueError("all sample weights are zero; at least two rows of different classes must count")
-        if soft_labels is not None:
-            soft_labels = soft_labels[kept]
-            check_learnable(soft_labels, classes)
-        else:
-            _check_classes(classes, class_index[kept])
-        if kept.size < weights.size:
-            X = X[np.ix_(kept, kept)] if kernel.precomputed else X[kept]
-        self.classes_, self.support_ = classes, kept
-        kernel = kernel.fitted(X, weights[kept])
-        return TrainingRows(kernel, X, class_index[kept], weights[kept], soft_labels)
+        checked = check_rows(self, X, y, sample_weight, precomputed=kernel.precomputed)
+        self.classes_, self.support_ = checked.classes, checked.support
+        kernel = kernel.fitted(checked.X, checked.weights)
+        return TrainingRows(kernel, checked.X, checked.class_index, checked.weights, checked.soft_labels)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the classes' logits, shape (n_samples, K); for two classes the difference, shape (n_samples,)."""
@@ -334,11 +320,13 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         logits = np.empty((rows.shape[0], self.classes_.size))
         for first in range(0, rows.shape[0], size):
             block = rows[first : first + size]
-            if kernel.precomputed:
-                values = block[:, self.support_]
-            else:
-                values = kernel.gram(block, self._rows, self.gamma_)
-            logits[first : first + size] = values @ self.dual_coef_.T + self.intercept_
+            with np.errstate(over="ignore", invalid="ignore"):
+                if kernel.precomputed:
+                    values = block[:, self.support_]
+                else:
+                    values = kernel.gram(block, self._rows, self.gamma_)
+                logits[first : first + size] = values @ self.dual_coef_.T + self.intercept_
+        check_finite(logits)
         return logits
 
     @property
@@ -353,10 +341,18 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _check_classes(classes: Array, class_index: Array) -> None:
-    """Refuse fewer than two classes, and a class whose rows do not count."""
-    if classes.size < 2:
-        raise ValueError(f"y holds only one class, {classes.tolist()[0]!r}; a classifier needs two or more")
-    missing = np.bincount(class_index, minlength=classes.size) == 0
-    if missing.any():
-        raise ValueError(f"class {classes[missing].tolist()[0]!r} has no row with a positive sample weight")
+def _cells(data: TrainingRows) -> tuple[Array, Array]:
+    """Return a row for every cell of equal rows, shape (m,), and the cell of every row, shape (n,)."""
+    n = data.class_index.size
+    if not data.kernel.precomputed:  # else the rows are not known
+        _, first, cell = np.unique(content_rank(data.X), return_index=True, return_inverse=True)
+        if first.size < n:
+            return first, cell
+    return np.arange(n), np.arange(n)
+
+
+def _divided(a: Array, rows: Observations) -> Array:
+    """Return the coefficients of the rows, shape (n, K), from those of their cells: a = s(y − p) for both."""
+    targets, weights = rows.merged()
+    shares = (rows.weights / weights[rows.cell])[:, np.newaxis]
+    return rows.weights[:, np.newaxis] * (rows.targets - targets[rows.cell]) + shares * a[rows.cell]

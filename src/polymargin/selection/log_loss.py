@@ -1,8 +1,13 @@
 """Selection by the leave-one-out log-loss of kernel logistic regression, which one factorisation approximates.
 
-C is searched in decades, in units of one over the kernel's mean variance; gamma on the lattice of
-`polymargin.selection.lattice`. Coarsely with a sample of the rows first, then, with more of them, from the best in half
-decades and at finer gammas.
+C is searched in decades, in units of one over the kernel's mean variance and the mean weight of a row; gamma on the
+lattice of `polymargin.selection.lattice`. Coarsely with a sample of the rows first, then, with more of them, from the
+best in half decades and at finer gammas.
+
+The loss of few rows is a noisy estimate, and its minimum over many C and gamma is lower than what new rows will show.
+So the C chosen is the smallest one whose loss is within one standard error of the least (Breiman et al. 1984, §3.4.3),
+where the standard error is that of the mean difference, row by row. Where nothing can be learned this tends to the
+smallest C of all, and the probabilities to the class frequencies.
 """
 
 from __future__ import annotations
@@ -18,41 +23,43 @@ from scipy.special import log_softmax
 from polymargin._progress import Count
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import COARSE, Choice, climb
-from polymargin.solvers.kernel_logistic import Solution, fit_kernel_logistic, leave_one_out_logits
+from polymargin.solvers.kernel_logistic import Observations, Solution, fit_and_leave_one_out
 
 Array = NDArray[Any]
 
-__all__ = ["KERNELS", "SAMPLED", "Part", "choose", "log_loss"]
+__all__ = ["KERNELS", "SAMPLED", "Part", "choose", "log_losses"]
 
-#: How many rows the coarse search and the fine search look at.
+#: How many different rows the coarse search and the fine search look at.
 SAMPLED = (150, 500)
 #: The fine search's step on the lattice of gamma.
 _FINE_STEP = 2
-#: These powers of ten are tried for C, and further ones, to the limits, where the best is on the edge. (The loss may
-#: have several minima, one of them where the rows are separated.)
+#: These powers of ten are tried for C with the first gamma, and further ones, to the limits, where the best is on the
+#: edge. (The loss may have several minima, one of them where the rows are separated.) The next gamma begins at the best
+#: C of the one before.
 _DECADES, _LIMITS = (-1.0, 0.0, 1.0, 2.0, 3.0, 4.0), (-4.0, 6.0)
+#: The steps of the coarse and of the fine search for C, in decades.
+_COARSE_DECADES, _FINE_DECADES = 1.0, 0.5
+#: A C is as good as the best if its loss is so many standard errors larger.
+_STANDARD_ERRORS = 1.0
 #: A step beyond the range of gamma must lower the loss by this share.
 _LEAST_GAIN = 1e-3
-#: Tolerance and the most steps of a fit whose parameters may not be the ones.
-_TOL, _MAX_ITER = 1e-4, 60
+#: Tolerance and the most steps of a fit in the search.
+_TOL, _MAX_ITER = 1e-3, 60
 #: How many kernels are tried if the range does not move.
 KERNELS = len(COARSE) + 3
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the rows: their base matrix (m, m), class probabilities (m, K) and weights (m,)."""
+    """Some of the rows: the base matrix (m, m) of the different ones, and the rows behind them."""
 
     base: Array
-    targets: Array
-    weights: Array
+    rows: Observations
 
 
-def log_loss(gram: Array, part: Part, C: float, solution: Solution) -> float:
-    """Return the mean leave-one-out log-loss."""
-    logits = leave_one_out_logits(gram, part.targets, part.weights, C, solution)
-    losses = -np.einsum("ik,ik->i", part.targets, log_softmax(logits, axis=1))
-    return float(part.weights @ losses / part.weights.sum())
+def log_losses(logits: Array, rows: Observations) -> Array:
+    """Return the log-loss of every row, shape (N,)."""
+    return -np.einsum("ik,ik->i", rows.targets, log_softmax(logits, axis=1))
 
 
 def choose(
@@ -64,7 +71,7 @@ def choose(
     C: float | None,
     count: Count | None = None,
 ) -> Choice:
-    """Choose gamma and C of least leave-one-out log-loss.
+    """Choose gamma of least leave-one-out log-loss and the smallest C that is as good as the best.
 
     Parameters
     ----------
@@ -85,86 +92,149 @@ def choose(
         Its ridge is 1/C, its score minus the loss.
     """
     count = Count(None, "") if count is None else count
+    coarse = _Search(kernel, few, C, _COARSE_DECADES, _DECADES)
+    known = coarse.paths if more.rows is few.rows else {}
     if not callable(gammas):
-        fixed = gammas
-        rough = _Search(kernel, few, C, step=1.0).best(fixed, _DECADES, count)
-        return _Search(kernel, more, C, step=0.5).best(fixed, [rough.decade], count).choice
+        coarse.best(gammas, count)
+        fine = _Search(kernel, more, C, _FINE_DECADES, (coarse.decade,), known)
+        fine.best(gammas, count)
+        return fine.smallest(gammas)
 
     def least_gain(score: float) -> float:
         return _LEAST_GAIN * abs(score)
 
-    decades: Sequence[float] = _DECADES
-    found: dict[int, _Found] = {}
+    decade: dict[int, float] = {}
 
     def attempt(search: _Search, point: int) -> Choice:
-        found[point] = search.best(gammas(point), decades, count)
-        return found[point].choice
+        choice = search.best(gammas(point), count)
+        decade[point] = search.decade
+        return choice
 
-    coarse, fine = _Search(kernel, few, C, step=1.0), _Search(kernel, more, C, step=0.5)
     best = climb(lambda point: attempt(coarse, point), {}, COARSE, COARSE.step, least_gain, count)
-    decades = [found[best].decade]
-    tried: dict[int, Choice] = {}
+    fine = _Search(kernel, more, C, _FINE_DECADES, (decade[best],), known)
     points = (best, best - _FINE_STEP, best + _FINE_STEP)
-    best = climb(lambda point: attempt(fine, point), tried, points, _FINE_STEP, least_gain, count)
-    return tried[best]
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The best C for a kernel, and its power of ten in units of the kernel's scale."""
-
-    choice: Choice
-    decade: float
+    best = climb(lambda point: attempt(fine, point), {}, points, _FINE_STEP, least_gain, count)
+    return fine.smallest(gammas(best))
 
 
 @dataclass
 class _Search:
-    """The search for C on some rows; every fit starts from the one before."""
+    """The search for C on some rows.
+
+    Attributes
+    ----------
+    decades : sequence of float
+        The powers of ten that are tried first with the next gamma, in units of the kernel's scale: at first those that
+        were given, then the best for the last gamma and its neighbours.
+    decade : float
+        The best for the last gamma.
+    paths : dict of float to _Path
+        What is known of every gamma.
+    """
 
     kernel: Kernel
     part: Part
     C: float | None
     step: float
-    _start: Solution | None = field(default=None, init=False)
-    _start_C: float = field(default=1.0, init=False)
+    decades: Sequence[float]
+    paths: dict[float, _Path] = field(default_factory=dict)
+    decade: float = field(default=0.0, init=False)
 
-    def best(self, gamma: float, decades: Sequence[float], count: Count) -> _Found:
+    def best(self, gamma: float, count: Count) -> Choice:
         """Return the best C for a gamma: of these powers of ten, and on from there as long as the loss falls."""
-        gram = self.kernel.apply(self.part.base, gamma)
-        self._start = None
-        if self.C is not None:
-            found = _Found(Choice(gamma, 1.0 / self.C, -self._loss(gram, self.C)), decades[0])
-        else:
-            found = self._walk(gram, gamma, decades)
+        path = self._path(gamma)
         count.advance()
-        return found
-
-    def _walk(self, gram: Array, gamma: float, decades: Sequence[float]) -> _Found:
-        unit = 1.0 / _variance(gram, self.part.weights)
-        losses: dict[float, float] = {}
-
-        def loss(decade: float) -> float:
-            if decade not in losses:
-                losses[decade] = self._loss(gram, unit * 10.0**decade)
-            return losses[decade]
-
-        best = min(decades, key=loss)
+        if self.C is not None:
+            return Choice(gamma, 1.0 / self.C, -path.loss(float(np.log10(self.C / path.unit))))
+        best = min(self.decades, key=path.loss)
         for direction in (self.step, -self.step):
-            while _LIMITS[0] <= best + direction <= _LIMITS[1] and loss(best + direction) < loss(best):
+            while _LIMITS[0] <= best + direction <= _LIMITS[1] and path.loss(best + direction) < path.loss(
+                best
+            ):
                 best += direction
-        return _Found(Choice(gamma, 1.0 / (unit * 10.0**best), -loss(best)), best)
+        self.decade = best
+        beside = (best - self.step, best, best + self.step)
+        self.decades = [decade for decade in beside if _LIMITS[0] <= decade <= _LIMITS[1]]
+        return Choice(gamma, 1.0 / path.C(best), -path.loss(best))
 
-    def _loss(self, gram: Array, C: float) -> float:
-        start = None if self._start is None else self._start.scaled(C / self._start_C)
+    def _path(self, gamma: float) -> _Path:
+        if gamma not in self.paths:
+            before = next(reversed(self.paths.values()), None)
+            self.paths[gamma] = _Path(self.kernel.apply(self.part.base, gamma), self.part.rows, before)
+        return self.paths[gamma]
+
+    def smallest(self, gamma: float) -> Choice:
+        """Return the smallest C whose loss is as good as that of the best, for a gamma that was tried."""
+        if self.C is not None:
+            return Choice(gamma, 1.0 / self.C, 0.0)
+        path = self.paths[gamma]
+        chosen = best = min(path.losses, key=path.loss)  # of all that were tried
+        while chosen - self.step >= _LIMITS[0] and path.as_good(chosen - self.step, best):
+            chosen -= self.step
+        return Choice(gamma, 1.0 / path.C(chosen), -path.loss(chosen))
+
+
+class _Path:
+    """The losses of one kernel along C; every fit starts from those before, at first from another kernel's."""
+
+    def __init__(self, gram: Array, rows: Observations, before: _Path | None):
+        self.gram, self.rows, self._before = gram, rows, before
+        self._weights = weights = np.bincount(rows.cell, rows.weights)
+        self.unit = rows.weights.size / (weights.sum() * _variance(gram, weights))
+        #: The losses of the rows by the power of ten; None where rounding makes the matrix indefinite.
+        self.losses: dict[float, Array | None] = {}
+        self._solutions: dict[float, Solution] = {}
+
+    def C(self, decade: float) -> float:
+        """Return C at a power of ten."""
+        return float(self.unit * 10.0**decade)
+
+    def loss(self, decade: float) -> float:
+        """Return the mean loss, infinite where C is too large for the digits of the matrix."""
+        if decade not in self.losses:
+            self.losses[decade] = self._row_losses(decade)
+        losses = self.losses[decade]
+        return np.inf if losses is None else float(np.average(losses, weights=self.rows.weights))
+
+    def as_good(self, decade: float, best: float) -> bool:
+        """Tell whether the loss is larger than that of the best by no more than a standard error."""
+        self.loss(decade)
+        losses, least = self.losses[decade], self.losses[best]
+        if losses is None or least is None:
+            return False
+        shares = self.rows.weights / self.rows.weights.sum()
+        more = losses - least
+        mean = float(shares @ more)
+        return mean <= _STANDARD_ERRORS * float(np.linalg.norm(shares * (more - mean)))
+
+    def _start(self, decade: float) -> Solution | None:
+        """Return a start for a power of ten: the line through the two nearest solutions of this kernel, or the nearest
+        solution of the kernel before.
+        """
+        own = sorted(self._solutions, key=lambda other: abs(other - decade))
+        if len(own) > 1:
+            near, far = (self._solutions[other].scaled(10.0 ** (decade - other)) for other in own[:2])
+            return near.extrapolated(far, (decade - own[0]) / (own[0] - own[1]))
+        if own:
+            return self._solutions[own[0]].scaled(10.0 ** (decade - own[0]))
+        if self._before is None or not self._before._solutions:
+            return None
+        others = self._before._solutions
+        near_by = min(others, key=lambda other: abs(other - decade))
+        start = others[near_by].scaled(10.0 ** (decade - near_by))
+        return start.transferred(self.gram, self._weights, self.C(decade))
+
+    def _row_losses(self, decade: float) -> Array | None:
+        C = self.C(decade)
         try:
-            solution = fit_kernel_logistic(
-                gram, self.part.targets, self.part.weights, C, tol=_TOL, max_iter=_MAX_ITER, start=start
+            solution, logits = fit_and_leave_one_out(
+                self.gram, self.rows, C, tol=_TOL, max_iter=_MAX_ITER, start=self._start(decade)
             )
-            loss = log_loss(gram, self.part, C, solution)
-        except np.linalg.LinAlgError:  # rounding makes the matrix indefinite: C is too large for it
-            return np.inf
-        self._start, self._start_C = solution, C
-        return loss if np.isfinite(loss) else np.inf
+        except np.linalg.LinAlgError:
+            return None
+        self._solutions[decade] = solution
+        losses = log_losses(logits, self.rows)
+        return losses if np.isfinite(losses).all() else None
 
 
 def _variance(gram: Array, weights: Array) -> float:

@@ -11,8 +11,11 @@ The Hessian couples the classes of a row by Λᵢ = sᵢ(diag(pᵢ) − pᵢpᵢ
 
     (Q + Λ⁻¹)⁻¹ = blockdiag(Eₖ) − [Eₖ] (Σₖ Eₖ)⁻¹ [Eₖ]ᵀ =: Γ                (Rasmussen and Williams 2006, §3.5),
 
-which needs matrices of n rows only: K + 1 factorisations for a Newton step. Nothing that tends to infinity is formed
-where probabilities tend to zero.
+which needs matrices of n rows only: K + 1 factorisations for a Newton step, one for two classes
+(`polymargin.solvers._kernel_logistic_hessian`).
+
+Rows that are equal in X are one row here: a cell, whose weight is their sum and whose target is their weighted mean,
+which changes the objective by a constant. `Observations` says which rows a cell stands for.
 """
 
 from __future__ import annotations
@@ -25,29 +28,36 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import softmax
 
-from polymargin.solvers import _lapack
-from polymargin.solvers.ridge import symmetric_inverse
+from polymargin.solvers._kernel_logistic_cavity import Observations, left_out_logits
+from polymargin.solvers._kernel_logistic_hessian import INDEFINITE, Hessian, factored
 
 Array = NDArray[Any]
 
-__all__ = ["Solution", "Status", "fit_kernel_logistic", "leave_one_out_logits", "matrices_needed"]
+__all__ = [
+    "Observations",
+    "Solution",
+    "Status",
+    "fit_and_leave_one_out",
+    "fit_kernel_logistic",
+    "leave_one_out_logits",
+    "matrices_needed",
+]
 
-#: Probabilities below this count as this much in the Hessian.
-_LEAST_PROBABILITY = 1e-12
 #: A step is halved at most so often, until the objective falls by this share of what its slope promises.
 _HALVINGS, _SHARE = 40, 1e-4
 #: What rounding may add to the objective, relatively.
 _ROUNDING = 1e-13
 #: An energy is clearly negative if it is, relatively, below minus this.
 _NEGATIVE = 1e-6
-_INDEFINITE = "the Gram matrix is not positive semidefinite"
 #: So many steps may gain less than that; they still bring the gradient down.
 _UNSEEN_STEPS = 4
-#: How often a step is refined.
-_REFINEMENTS = 1
+#: The factors of a Hessian serve for further steps as long as each divides the norm of the gradient by this.
+_CONTRACTION = 10.0
+#: The Hessian serves for the leave-one-out logits too if the gradient's norm over the root of the total weight is below
+#: this where it was computed.
+_NEAR = 5e-3
 #: By this factor C rises to where Newton's method cannot begin.
 _LADDER = 100.0
 
@@ -97,6 +107,23 @@ class Solution:
         """Return a start for C times a factor: the same functions."""
         return replace(self, a=self.a / factor)
 
+    def extrapolated(self, other: Solution, share: float) -> Solution:
+        """Return a start beyond this solution, as seen from another one: this + share · (this − other).
+
+        Both are starts for the same C.
+        """
+        return replace(
+            self,
+            a=self.a + share * (self.a - other.a),
+            intercept=self.intercept + share * (self.intercept - other.intercept),
+        )
+
+    def transferred(self, gram: Array, weights: Array, C: float) -> Solution:
+        """Return a start for another Gram matrix and C: the same coefficients and the same mean of the logits."""
+        shares = weights / weights.sum()
+        intercept = shares @ self.logits - C * (gram @ shares) @ self.a
+        return replace(self, intercept=intercept - intercept.mean())
+
 
 def matrices_needed(n_classes: int) -> int:
     """Return how many matrices of n×n numbers a fit with its leave-one-out logits holds at once."""
@@ -138,16 +165,59 @@ def fit_kernel_logistic(
     numpy.linalg.LinAlgError
         If the Gram matrix is not positive semidefinite.
     """
+    return _fit(gram, targets, weights, C, tol, max_iter, start)[0]
+
+
+def fit_and_leave_one_out(
+    gram: Array,
+    rows: Observations,
+    C: float,
+    *,
+    tol: float = 1e-9,
+    max_iter: int = 100,
+    start: Solution | None = None,
+) -> tuple[Solution, Array]:
+    """Return the solution and the leave-one-out logits of every observation, shape (N, K).
+
+    The factors of the Hessian near the optimum serve for both, so that the logits are off by about the square of what
+    the gradient was there (see `_NEAR`); `leave_one_out_logits` has no such error.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n)
+        The Gram matrix of the cells.
+    rows : Observations
+        The rows behind them.
+    C, tol, max_iter, start
+        As in `fit_kernel_logistic`.
+    """
+    targets, weights = rows.merged()
+    solution, hessian = _fit(gram, targets, weights, C, tol, max_iter, start)
+    if hessian is None:
+        hessian = factored(_centred(gram, weights, C)[1], softmax(solution.logits, axis=1), weights)
+    return solution, left_out_logits(hessian, solution.logits, rows)
+
+
+def _fit(
+    gram: Array,
+    targets: Array,
+    weights: Array,
+    C: float,
+    tol: float,
+    max_iter: int,
+    start: Solution | None,
+) -> tuple[Solution, Hessian | None]:
+    """Return the solution, and the Hessian if it was last computed near it."""
     means, Q = _centred(gram, weights, C)
     begin = None if start is None else (start.a, start.intercept + C * (means @ start.a))
-    solution = _newton(Q, targets, weights, tol, max_iter, begin)
+    solution, hessian = _newton(Q, targets, weights, tol, max_iter, begin)
     if solution.status is Status.NO_PROGRESS and start is None and np.trace(Q) > len(Q):
         # Far from the optimum a large C may leave no step that rounding can see: come from smaller ones.
         nearer = fit_kernel_logistic(gram, targets, weights, C / _LADDER, tol=1e-3, max_iter=max_iter)
         begin = nearer.a / _LADDER, nearer.intercept + C / _LADDER * (means @ nearer.a)
-        solution = _newton(Q, targets, weights, tol, max_iter, begin)
+        solution, hessian = _newton(Q, targets, weights, tol, max_iter, begin)
     intercept = solution.intercept - C * (means @ solution.a)
-    return replace(solution, intercept=intercept - intercept.mean())
+    return replace(solution, intercept=intercept - intercept.mean()), hessian
 
 
 def _centred(gram: Array, weights: Array, C: float) -> tuple[Array, Array]:
@@ -166,8 +236,8 @@ def _centred(gram: Array, weights: Array, C: float) -> tuple[Array, Array]:
 
 def _newton(
     Q: Array, targets: Array, weights: Array, tol: float, max_iter: int, start: tuple[Array, Array] | None
-) -> Solution:
-    """Go down from the start (a, b), see `fit_kernel_logistic`; the biases are those of the centred matrix."""
+) -> tuple[Solution, Hessian | None]:
+    """Go down from the start (a, b), see `_fit`; the biases are those of the centred matrix."""
     if start is None:
         start = np.zeros_like(targets), np.log(weights @ targets / weights.sum())
     a, b = start
@@ -175,6 +245,8 @@ def _newton(
     smooth = Q @ a
     total = weights.sum()
     n_iter = unseen = 0
+    hessian: Hessian | None = None
+    near, squares_before = False, np.inf
     while True:
         f = smooth + b
         value = _objective(f, smooth, a, targets, weights)
@@ -184,7 +256,7 @@ def _newton(
         bias_gradient = pull.sum(axis=0)
         energy = float(np.vdot(rest, Q @ rest))
         if energy < -_NEGATIVE * float(np.vdot(rest, rest)) * np.abs(np.diagonal(Q)).max():
-            raise np.linalg.LinAlgError(_INDEFINITE)
+            raise np.linalg.LinAlgError(INDEFINITE)
         squares = max(energy, 0.0) + float(bias_gradient @ bias_gradient)
         status = None
         length = 0.0
@@ -193,7 +265,11 @@ def _newton(
         elif n_iter == max_iter:
             status = Status.ITERATION_LIMIT
         else:
-            da, db = _Hessian(Q, P, weights).step(rest, a)
+            arrived = squares <= _NEAR**2 * total
+            if hessian is None or squares * _CONTRACTION**2 > squares_before or (arrived and not near):
+                hessian, near = factored(Q, P, weights), arrived
+            squares_before = squares
+            da, db = hessian.step(rest, a)
             smooth_step = Q @ da
             slope = -float(np.vdot(rest, smooth_step)) - float(bias_gradient @ db)
             along = partial(_along, (f, smooth, a), (smooth_step + db, smooth_step, da), targets, weights)
@@ -202,7 +278,8 @@ def _newton(
             if length == 0.0 or unseen > _UNSEEN_STEPS:
                 status = Status.NO_PROGRESS
         if status is not None:
-            return Solution(a, b, f, value, float(np.sqrt(squares)), n_iter, status)
+            solution = Solution(a, b, f, value, float(np.sqrt(squares)), n_iter, status)
+            return solution, hessian if near else None
         a = a + length * da
         b = b + length * db
         n_iter += 1
@@ -221,14 +298,19 @@ def _length(value: float, slope: float, objective: Callable[[float], float]) -> 
     return 0.0
 
 
-def leave_one_out_logits(gram: Array, targets: Array, weights: Array, C: float, solution: Solution) -> Array:
-    """Return what would be said of every row had it not been there, shape (n, K), up to a constant per row.
+def leave_one_out_logits(
+    gram: Array,
+    targets: Array,
+    weights: Array,
+    C: float,
+    solution: Solution,
+    rows: Observations | None = None,
+) -> Array:
+    """Return the logits that every row would have had without it, shape (N, K), up to a constant per row.
 
-    One Newton step from the optimum without the row: with Σᵢ the K×K block of (Q⁻¹ + Λ)⁻¹, biases included,
-
-        f⁽⁻ⁱ⁾ = fᵢ − (I − Σᵢ Λᵢ)⁻¹ Σᵢ sᵢ(yᵢ − pᵢ),
-
-    the analogue of the exact formula of least squares. (Of a row of weight s > 1 one of s rows is left out.)
+    One Newton step from the optimum without the row, the analogue of the exact formula of least squares, see
+    `polymargin.solvers._kernel_logistic_cavity`. A row is left out with all of its weight; other rows that are equal to
+    it in X stay, and what they say is taken into account exactly.
 
     Parameters
     ----------
@@ -236,114 +318,14 @@ def leave_one_out_logits(gram: Array, targets: Array, weights: Array, C: float, 
         As in `fit_kernel_logistic`.
     solution : Solution
         The optimum.
+    rows : Observations or None
+        The rows behind the cells that were fitted; None if every cell is one row.
     """
+    if rows is None:
+        rows = Observations(np.arange(len(targets)), targets, weights)
     P = softmax(solution.logits, axis=1)
-    covariances = _Hessian(_centred(gram, weights, C)[1], P, weights).covariances()
-    taken = np.minimum(weights, 1.0)[:, np.newaxis]
-    curvatures = -P[:, :, np.newaxis] * P[:, np.newaxis, :]
-    k = np.arange(P.shape[1])
-    curvatures[:, k, k] += P
-    curvatures *= taken[:, :, np.newaxis]
-    pull = taken * (targets - P)
-    moved = np.einsum("ikl,il->ik", covariances, pull)
-    system = np.eye(P.shape[1]) - covariances @ curvatures
-    return solution.logits - np.linalg.solve(system, moved[:, :, np.newaxis])[:, :, 0]
-
-
-class _Hessian:
-    """The Hessian of the objective, factored: Eₖ for every class, and their sum.
-
-    Parameters
-    ----------
-    Q : ndarray of shape (n, n)
-        C times the Gram matrix.
-    P : ndarray of shape (n, K)
-        The probabilities.
-    weights : ndarray of shape (n,)
-        Row weights.
-    """
-
-    def __init__(self, Q: Array, P: Array, weights: Array):
-        self.Q = Q
-        n, n_classes = P.shape
-        P = np.maximum(P, _LEAST_PROBABILITY)
-        self.P = P / P.sum(axis=1, keepdims=True)
-        self.D = weights[:, np.newaxis] * self.P
-        self.E = np.empty((n_classes, n, n))
-        total = np.zeros((n, n), order="F")
-        for k in range(n_classes):
-            roots = np.sqrt(self.D[:, k])
-            B = np.asfortranarray(Q * roots)
-            B *= roots[:, np.newaxis]
-            B[np.diag_indices(n)] += 1.0
-            inverse = symmetric_inverse(_cholesky(B))
-            inverse *= roots
-            inverse *= roots[:, np.newaxis]
-            self.E[k] = inverse
-            total += inverse
-        self.factor = _cholesky(total)
-        # Γ(1eₖ), which the biases need: its class c is δ_ck Eₖ1 − E_c (ΣE)⁻¹ Eₖ1.
-        sums = self.E.sum(axis=2).T
-        solved = self._solve(sums)
-        self.bias_response = np.stack([-(E @ solved) for E in self.E], axis=1)
-        own = np.arange(n_classes)
-        self.bias_response[:, own, own] += sums
-        S = self.bias_response.sum(axis=0)
-        S = 0.5 * (S + S.T)
-        # A constant added to all biases changes nothing: S is singular there, and the answer is sought elsewhere.
-        self.bias_system = S + np.trace(S) / n_classes**2
-
-    def step(self, rest: Array, a: Array) -> tuple[Array, Array]:
-        """Return Newton's step in a and in b: Δa = rest − Λ(QΔa + 1Δb), the columns of a + Δa summing to zero.
-
-        Parameters
-        ----------
-        rest : ndarray of shape (n, K)
-            s(y − p) − a.
-        a : ndarray of shape (n, K)
-            Where we are.
-        """
-        da, db = self._solved(rest, a.sum(axis=0))
-        # Where probabilities are near one, Γ is a small difference: what the factors leave over is solved for again.
-        for _ in range(_REFINEMENTS):
-            v = self.Q @ da + db
-            v -= (self.P * v).sum(axis=1, keepdims=True)
-            more_a, more_b = self._solved(rest - da - self.D * v, (a + da).sum(axis=0))
-            da, db = da + more_a, db + more_b
-        return da, db
-
-    def _solved(self, right: Array, sums: Array) -> tuple[Array, Array]:
-        """Return Δa = (I + ΛQ)⁻¹(right − Λ1Δb) and Δb, such that the sums of Δa's columns cancel those given."""
-        pushed = self.Q @ right
-        through = np.stack([E @ column for E, column in zip(self.E, pushed.T, strict=True)], axis=1)
-        shared = self._solve(through.sum(axis=1))
-        da = right - through + np.stack([E @ shared for E in self.E], axis=1)
-        db = np.linalg.solve(self.bias_system, sums + da.sum(axis=0))
-        db -= db.mean()
-        return da - self.bias_response @ db, db
-
-    def covariances(self) -> Array:
-        """Return the K×K blocks of every row of the inverse Hessian, biases included, shape (n, K, K).
-
-        E is overwritten.
-        """
-        n, n_classes = self.D.shape
-        own = np.einsum("ij,kji->ik", self.Q, self.E) / self.D
-        U = -(self.Q @ self.bias_response.reshape(n, -1)).reshape(n, n_classes, n_classes)
-        k = np.arange(n_classes)
-        U[:, k, k] += 1.0
-        for number, E in enumerate(self.E):
-            # Q E = I − D⁻¹ E
-            E /= -self.D[:, number]
-            E[np.diag_indices(n)] += 1.0
-            E[:] = solve_triangular(self.factor, E, lower=True, check_finite=False)
-        blocks = np.einsum("kri,lri->ikl", self.E, self.E, optimize=False)
-        blocks[:, k, k] += own
-        blocks += U @ np.linalg.solve(self.bias_system, np.swapaxes(U, 1, 2))
-        return blocks
-
-    def _solve(self, right: Array) -> Array:
-        return np.asarray(cho_solve((self.factor, True), right, check_finite=False))
+    hessian = factored(_centred(gram, weights, C)[1], P, weights)
+    return left_out_logits(hessian, solution.logits, rows)
 
 
 def _objective(f: Array, smooth: Array, a: Array, targets: Array, weights: Array) -> float:
@@ -360,10 +342,3 @@ def _along(point: Sequence[Array], step: Sequence[Array], targets: Array, weight
     """Return the objective at point + t step, both (f, Qa, a)."""
     f, smooth, a = (start + t * change for start, change in zip(point, step, strict=True))
     return _objective(f, smooth, a, targets, weights)
-
-
-def _cholesky(A: Array) -> Array:
-    """Return the lower Cholesky factor of A, which is overwritten."""
-    if not _lapack.factor(A):
-        raise np.linalg.LinAlgError(_INDEFINITE)
-    return A

@@ -1,0 +1,243 @@
+"""Validation of what is given to ``fit``, the same for all estimators; errors name the estimator that was called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from polymargin.estimators._copies import find_copies
+from polymargin.estimators._soft_labels import are_soft, check_learnable, check_soft_labels
+from polymargin.kernels._base import weighted_moments
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class CheckedRows:
+    """Training rows that have been checked, those of weight zero left out.
+
+    Attributes
+    ----------
+    X : array or sparse matrix of shape (n, d)
+        The rows; of a precomputed kernel the square matrix among them.
+    class_index : ndarray of int, shape (n,)
+        The classes of the rows; of soft labels the most probable ones.
+    classes : ndarray of shape (K,)
+        The class labels, sorted.
+    weights : ndarray of shape (n,)
+        Positive weights.
+    soft_labels : ndarray of shape (n, K) or None
+        Class probabilities, if these were given.
+    support : ndarray of int, shape (n,)
+        Which of the given rows these are.
+    groups : ndarray of int, shape (n,), or None
+        The numbers of the groups that were given, or of the rows that others are likely copies of; None: every row is
+        an observation of its own.
+    """
+
+    X: Any
+    class_index: Array
+    classes: Array
+    weights: Array
+    soft_labels: Array | None
+    support: Array
+    groups: Array | None = None
+
+
+def check_rows(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any = None,
+    *,
+    precomputed: bool,
+    soft_labels: bool = True,
+    class_weight: Any = None,
+    copy: bool = True,
+) -> CheckedRows:
+    """Check training rows, labels and weights; set the estimator's ``n_features_in_`` and ``feature_names_in_``.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The one that was called, by whose name errors call it. Its ``classes`` names the columns of soft labels.
+    X : array-like or sparse matrix of shape (n, d)
+        The rows; the square Gram matrix for a precomputed kernel.
+    y : array-like of shape (n,) or (n, K)
+        Labels, or soft labels.
+    sample_weight : array-like of shape (n,) or None
+        Row weights.
+    groups : array-like of shape (n,) or None
+        The group of every row; None has copies of rows found.
+    precomputed : bool
+        Whether X is a Gram matrix.
+    soft_labels : bool
+        Whether the estimator takes soft labels.
+    class_weight : dict, "balanced" or None
+        What the weights of the rows of every class are multiplied by.
+    copy : bool
+        Whether to copy the rows, so that what becomes of the caller's array does not matter. Gram matrices are not
+        copied.
+    """
+    accepted = {
+        "accept_sparse": False if precomputed else "csr",
+        "copy": copy and not precomputed,
+        "dtype": np.float64,
+        "ensure_min_samples": 2,
+    }
+    probabilities = None
+    if soft_labels and are_soft(y):
+        X = validate_data(estimator, X, **accepted)
+        probabilities, classes = check_soft_labels(y, X.shape[0], getattr(estimator, "classes", None))
+        class_index = probabilities.argmax(axis=1)
+    else:
+        check_labels(y)
+        X, y = validate_data(estimator, X, y, **accepted)
+        check_classification_targets(y)
+        classes, class_index = np.unique(y, return_inverse=True)
+    if precomputed and X.shape[0] != X.shape[1]:
+        raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    weights = weights * _class_weights(class_weight, classes, class_index, probabilities, weights > 0.0)
+    numbers = None if groups is None else _group_numbers(groups, weights.size)
+    support = np.flatnonzero(weights)
+    if support.size == 0:
+        raise ValueError("all sample weights are zero; at least two rows of different classes must count")
+    if probabilities is None:
+        _check_classes(classes, class_index[support])
+    else:
+        check_learnable(probabilities[support], classes)
+    if support.size < weights.size:
+        X = X[np.ix_(support, support)] if precomputed else X[support]
+        class_index, weights = class_index[support], weights[support]
+        probabilities = None if probabilities is None else probabilities[support]
+    if numbers is not None:
+        numbers = np.unique(numbers[support], return_inverse=True)[1]
+        if int(numbers.max()) == 0:
+            raise ValueError("all rows belong to one group, so that none can be left out: give two groups or more")
+        if int(numbers.max()) + 1 == support.size:
+            numbers = None
+    elif probabilities is None and not precomputed:
+        numbers = find_copies(X, class_index)
+    return CheckedRows(X, class_index, classes, weights, probabilities, support, numbers)
+
+
+def _class_weights(
+    class_weight: Any, classes: Array, class_index: Array, probabilities: Array | None, counted: Array
+) -> Array:
+    """Return what ``class_weight`` multiplies the weight of every row by, shape (n,)."""
+    if class_weight is None:
+        return np.ones(class_index.size)
+    if isinstance(class_weight, str) and class_weight != "balanced":
+        raise ValueError(f'class_weight must be None, "balanced" or a dict of weights, not {class_weight!r}')
+    if hasattr(class_weight, "items"):
+        unknown = set(class_weight) - set(classes.tolist())
+        if unknown:
+            raise ValueError(
+                f"class_weight names {sorted(map(str, unknown))}, which are not among the classes {classes.tolist()}"
+            )
+        values = np.array([class_weight.get(label, 1.0) for label in classes.tolist()], dtype=np.float64)
+    elif class_weight == "balanced":
+        if probabilities is None:
+            counts = np.bincount(class_index[counted], minlength=classes.size)
+        else:
+            counts = probabilities[counted].sum(axis=0)
+        values = counts.sum() / (classes.size * np.maximum(counts, 1e-300))
+    else:
+        raise ValueError(f'class_weight must be None, "balanced" or a dict of weights, not {class_weight!r}')
+    if not np.isfinite(values).all() or (values < 0.0).any():
+        raise ValueError(f"the weights of class_weight must be finite and not negative: {class_weight!r}")
+    return values[class_index] if probabilities is None else probabilities @ values
+
+
+def _group_numbers(groups: Any, n_rows: int) -> Array:
+    """Return the groups as numbers, shape (n,)."""
+    names = np.asarray(groups)
+    if names.ndim != 1 or names.size != n_rows:
+        raise ValueError(f"groups must name one group for each of the {n_rows} rows; their shape is {names.shape}")
+    if names.dtype.kind == "f" and not np.isfinite(names).all():
+        raise ValueError("groups must not contain NaN or infinity: give every row a group")
+    if names.dtype == object:
+        check_labels(names, "groups")
+    return np.unique(names, return_inverse=True)[1]
+
+
+def check_labels(y: Any, name: str = "y") -> None:
+    """Refuse labels that are missing, or of types that cannot be sorted, such as numbers beside texts.
+
+    Examples
+    --------
+    >>> check_labels(["a", "b", None])
+    Traceback (most recent call last):
+    ...
+    ValueError: the label of row 2 is missing (None): leave such rows out
+    >>> check_labels(["a", "b", 3])  # NumPy makes this three texts
+    >>> check_labels(np.array(["a", "b", 3], dtype=object))
+    Traceback (most recent call last):
+    ...
+    ValueError: y mixes labels of different types, int and str, which cannot be sorted: make them all of one type, ...
+    """
+    labels = np.asarray(y)
+    if labels.dtype != object or labels.ndim != 1:
+        return
+    values = labels.tolist()
+    for row, label in enumerate(values):
+        # NaN and missing values of pandas differ from themselves, or do not say.
+        if label is None or type(label).__name__ in ("NAType", "NaTType") or _is_nan(label):
+            what = "the label" if name == "y" else "the group"
+            raise ValueError(f"{what} of row {row} is missing ({label}): leave such rows out")
+    try:
+        sorted(set(values))
+    except TypeError:
+        types = " and ".join(sorted({type(label).__name__ for label in values}))
+        raise ValueError(
+            f"{name} mixes labels of different types, {types}, which cannot be sorted: make them all of one type, for "
+            "example np.asarray(y).astype(str)"
+        ) from None
+
+
+def _is_nan(label: Any) -> bool:
+    return isinstance(label, float | np.floating) and bool(np.isnan(label))
+
+
+def _check_classes(classes: Array, class_index: Array) -> None:
+    """Refuse fewer than two classes, and a class whose rows do not count."""
+    if classes.size < 2:
+        raise ValueError(f"y holds only one class, {classes.tolist()[0]!r}; a classifier needs two or more")
+    missing = np.bincount(class_index, minlength=classes.size) == 0
+    if missing.any():
+        raise ValueError(f"class {classes[missing].tolist()[0]!r} has no row with a positive sample weight")
+
+
+def check_finite(outputs: Array) -> None:
+    """Refuse new rows whose outputs, shape (n, L), are infinite or undefined."""
+    undefined = ~np.isfinite(outputs).all(axis=1)
+    if undefined.any():
+        row = int(np.flatnonzero(undefined)[0])
+        raise ValueError(
+            f"row {row} of X is so far from the training rows that the kernel overflows; check the units of its "
+            "features"
+        )
+
+
+def scale_gamma(X: Any, weights: Array) -> float:
+    """Return gamma="scale": one over the number of features times the variance of X; 1 if all values are the same."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variances = weighted_moments(X, weights)
+        variance = float(variances.mean() + mean.var())
+        gamma = 1.0 / (X.shape[1] * variance) if variance > 0.0 else np.inf
+    if variance == 0.0 and X.max() == X.min():
+        return 1.0
+    if not np.isfinite(gamma) or gamma == 0.0:
+        raise ValueError(
+            f"the values of X, up to {max(abs(X.max()), abs(X.min())):.3g}, are too "
+            f"{'small' if variance < 1.0 else 'large'} for their squares; scale the features, for example with "
+            "StandardScaler"
+        )
+    return gamma
