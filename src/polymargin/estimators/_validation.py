@@ -228,12 +228,12 @@ def check_finite(outputs: Array) -> None:
 
 def scale_gamma(X: Any, weights: Array) -> float:
     """Return gamma="scale": one over the number of features times the variance of X; 1 if all values are the same."""
+    if X.max() == X.min():
+        return 1.0
     with np.errstate(over="ignore", invalid="ignore"):
         mean, variances = weighted_moments(X, weights)
         variance = float(variances.mean() + mean.var())
         gamma = 1.0 / (X.shape[1] * variance) if variance > 0.0 else np.inf
-    if variance == 0.0 and X.max() == X.min():
-        return 1.0
     if not np.isfinite(gamma) or gamma == 0.0:
         raise ValueError(
             f"the values of X, up to {max(abs(X.max()), abs(X.min())):.3g}, are too "

@@ -183,7 +183,8 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             "fit fewer rows, or choose LSSVMClassifier, which needs less",
         )
         with blas_threads_for(first.size):
-            base = data.kernel.base_among(data.X, first)
+            with np.errstate(over="ignore", invalid="ignore"):
+                base = data.kernel.base_among(data.X, first)
             check_base(base, data.kernel)
             with shown(self.verbose) as progress:
                 C, gamma = self._chosen(data, base, rows, scale, progress)

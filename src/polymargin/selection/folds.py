@@ -228,7 +228,13 @@ def out_of_fold(
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         if cv < 2:
             raise ValueError(f"cv must be at least 2 folds, not {cv}")
-        n_folds = max(2, min(int(cv), int(np.bincount(class_index).max())))
+        largest = int(np.bincount(class_index).max())
+        if largest < 2:
+            raise ValueError(
+                "every class has only one row, so none can be held out: give more rows, or choose a decoding that does "
+                "not learn"
+            )
+        n_folds = min(int(cv), largest)
         if X is not None:
             return deal(
                 X, class_index, n_folds, precomputed=precomputed, ties=ties, random_state=random_state

@@ -1,14 +1,14 @@
 """Leave-one-out logits of kernel logistic regression from the Hessian at the optimum.
 
 All other cells are approximated quadratically, the row's own cell is not. With Σ the K×K block of the cell in
-(Q⁻¹ + Λ)⁻¹, biases included, f its logits at the optimum, s its weight, a = s(y − p) and Λ = s(diag(p) − ppᵀ), the logits
-f + Δ without one of its rows minimise
+(Q⁻¹ + Λ)⁻¹, biases included, f its logits at the optimum, s its weight, a = s(y − p) and Λ = s(diag(p) − ppᵀ), the
+logits f + Δ without one of its rows minimise
 
     ½ Δᵀ(Σ⁻¹ − Λ)Δ + a·Δ + s' logsumexp(f + Δ) − c'·(f + Δ),
 
-where s' and c' are the weight and the class counts of the rows that are left. In a cell of one row this is one Newton step
-of the problem without the row, Δ = −(I − ΣΛ)⁻¹Σa. (In a cell of several rows one step would be far too short where the
-row is the last one of its class.)
+where s' and c' are the weight and the class counts of the rows that are left. In a cell of one row this is one Newton
+step of the problem without the row, Δ = −(I − ΣΛ)⁻¹Σa. (In a cell of several rows one step would be far too short where
+the row is the last one of its class.)
 """
 
 from __future__ import annotations
