@@ -130,6 +130,33 @@ def test_the_chosen_ridge_is_the_best_of_all_allowed(seed, floor, monkeypatch):
         assert naive.evidence_level2_cost(K, signs(y), 1.0 / ridge) >= chosen - 1e-8
 
 
+def test_the_noise_floor_is_a_parameter():
+    X, y = separable()
+    level = level_two(naive.kernel_matrix("rbf", X, X, gamma=0.4), y)
+    members, scale = [(level, np.array([0]))], level.centring.lift
+    # On separable rows the floor is binding, whatever it is; without one the ridge goes to what the digits allow.
+    for floor in (0.5, 0.25, 0.1, 1e-3):
+        assert_allclose(evidence.best_ridge(members, floor), floor * scale, rtol=1e-6)
+    assert evidence.best_ridge(members) == evidence.best_ridge(members, 0.25)
+    assert evidence.best_ridge(members, 0.0) < 1e-6 * scale
+    for ridge in (None, 0.3):
+        chosen = evidence.choose(
+            lambda group, gamma, sample: level,
+            [[(0, np.array([0]))]],
+            gammas=0.4,
+            ridge=ridge,
+            noise_floor=0.1,
+        )
+        assert_allclose(chosen[0].ridge, 0.1 * scale if ridge is None else ridge, rtol=1e-6)
+    # Where it is not binding it changes nothing.
+    X, y = problem(flip=0.3)
+    members = [(level_two(naive.kernel_matrix("rbf", X, X, gamma=0.4), y), np.array([0]))]
+    assert_allclose(evidence.best_ridge(members, 0.0), evidence.best_ridge(members), rtol=1e-9)
+    for bad in (-0.1, np.nan, 1e7):
+        with pytest.raises(ValueError, match="noise_floor must be a number from 0"):
+            evidence.best_ridge(members, bad)
+
+
 def test_cost_and_its_derivative():
     X, y = problem()
     K = naive.kernel_matrix("rbf", X, X, gamma=0.4)

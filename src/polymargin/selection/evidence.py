@@ -10,6 +10,11 @@ N − 1 eigenvalues apart from the bias direction, t the centred targets and the
 
 N is the sum of the row weights. One tridiagonal reduction per kernel and group of rows serves every ε and every
 dichotomy.
+
+One thing is not as in that paper: ε is not less than a noise floor, by default a quarter of the mean eigenvalue. Where
+the minimum of level two lies above it, the machine is that of the paper. On data that are separable or nearly so, the
+minimum lies below, often at zero; there the floor is binding, C is the floor's, and the gamma that level three chooses
+is the best one for it. This is common. Pass ``noise_floor=0`` for the paper's own choice.
 """
 
 from __future__ import annotations
@@ -34,8 +39,10 @@ __all__ = ["KERNELS", "LevelTwo", "best_ridge", "choose", "log_evidence"]
 #: multiple is the variance of the noise over that of z before any data. Labels ±1 that no two rows contradict would
 #: be explained without any noise, by a machine that interpolates with a narrow kernel and is never in doubt; so the
 #: noise is taken to be at least a quarter of the signal. (Accuracy and log-loss on the ten datasets of Van Gestel et
-#: al. 2002 are flat from 0.1 to 0.3 and worse below.)
+#: al. 2002 are flat from 0.1 to 0.3 and worse below.) The lower end is the default of ``noise_floor``.
 RIDGE_RANGE = (0.25, 1e6)
+#: The least noise floor: rounding makes less useless.
+_LEAST_FLOOR = 1e-9
 #: log μ and log ζ have posterior variances 2/(γ_eff − 1) and 2/(N − γ_eff) (level three). Where less than one
 #: parameter, or less than one residual, is left, that approximation fails, and rewards a useless kernel without
 #: bound; both counts are therefore taken to be at least one.
@@ -47,7 +54,7 @@ class LevelTwo:
 
     def __init__(self, centring: Centring, form: Tridiagonal):
         self.centring, self.form = centring, form
-        self._grid_costs: dict[float, Array] = {}
+        self._grid_costs: dict[tuple[float, float], Array] = {}
 
     @classmethod
     def of(cls, A: Array, centring: Centring, Y: Array) -> LevelTwo:
@@ -80,12 +87,13 @@ class LevelTwo:
         degrees = self.centring.total - 1.0
         return logs + degrees * np.log(fit), ridge * (inverses - degrees * norm / fit)
 
-    def grid_costs(self, scale: float) -> Array:
+    def grid_costs(self, scale: float, noise_floor: float | None = None) -> Array:
         """Return the costs of all columns on the grid of ridges, shape (grid, L), computed once."""
-        if scale not in self._grid_costs:
-            costs = [self.cost(float(np.exp(point)))[0] for point in log_ridge_grid(scale)]
-            self._grid_costs[scale] = np.stack(costs)
-        return self._grid_costs[scale]
+        grid = log_ridge_grid(scale, noise_floor)
+        key = scale, float(grid[0])
+        if key not in self._grid_costs:
+            self._grid_costs[key] = np.stack([self.cost(float(np.exp(point)))[0] for point in grid])
+        return self._grid_costs[key]
 
     def log_evidence(self, ridge: float, columns: Array | slice = slice(None)) -> Array:
         """Return the level-three log-evidence of each column, up to a constant in N."""
@@ -107,21 +115,44 @@ def log_evidence(total: float, ridge: Any, fit: Array, logs: Any, inverses: Any)
 Members = Sequence[tuple[LevelTwo, Array]]
 
 
-def log_ridge_grid(scale: float) -> Array:
-    """Return the logarithms of the ridges that are tried first, for kernels of this mean eigenvalue."""
-    return log_grid(float(np.log(RIDGE_RANGE[0] * scale)), float(np.log(RIDGE_RANGE[1] * scale)))
+def log_ridge_grid(scale: float, noise_floor: float | None = None) -> Array:
+    """Return the logarithms of the ridges that are tried first, for kernels of this mean eigenvalue.
+
+    Examples
+    --------
+    >>> np.exp(log_ridge_grid(2.0)[[0, -1]])
+    array([5.e-01, 2.e+06])
+    >>> np.exp(log_ridge_grid(2.0, noise_floor=0.01)[[0]])
+    array([0.02])
+    """
+    floor = RIDGE_RANGE[0] if noise_floor is None else noise_floor
+    if not 0.0 <= floor < RIDGE_RANGE[1]:
+        raise ValueError(
+            f"noise_floor must be a number from 0 to less than {RIDGE_RANGE[1]:g}, not {noise_floor!r}"
+        )
+    floor = max(floor, _LEAST_FLOOR)
+    return log_grid(float(np.log(floor * scale)), float(np.log(RIDGE_RANGE[1] * scale)))
 
 
-def best_ridge(members: Members) -> float:
-    """Return the ε that minimises the summed level-two cost: the best of a grid, polished."""
+def best_ridge(members: Members, noise_floor: float | None = None) -> float:
+    """Return the ε that minimises the summed level-two cost: the best of a grid, polished.
+
+    Parameters
+    ----------
+    members : list of (LevelTwo, columns)
+        What is summed.
+    noise_floor : float or None
+        The least ε in multiples of the mean eigenvalue, which is the variance of the noise over that of the signal; 0
+        for none. None is the default of `RIDGE_RANGE`.
+    """
 
     def cost(log_ridge: float) -> tuple[float, float]:
         parts = [level.cost(float(np.exp(log_ridge)), columns) for level, columns in members]
         return sum(float(c.sum()) for c, _ in parts), sum(float(s.sum()) for _, s in parts)
 
     scale = float(np.mean([level.centring.lift for level, _ in members]))
-    grid = log_ridge_grid(scale)
-    costs = sum(level.grid_costs(scale)[:, columns].sum(axis=1) for level, columns in members)
+    grid = log_ridge_grid(scale, noise_floor)
+    costs = sum(level.grid_costs(scale, noise_floor)[:, columns].sum(axis=1) for level, columns in members)
     best = int(np.argmin(costs))
     left, right = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
     # The derivative finds the minimum to machine precision, which the cost itself cannot.
@@ -144,6 +175,7 @@ def choose(
     gammas: Callable[[int], float] | float,
     ridge: float | None,
     count: Count | None = None,
+    noise_floor: float | None = None,
 ) -> list[Choice]:
     """Choose gamma by level three and the ridge by level two, for every pool of columns.
 
@@ -159,6 +191,8 @@ def choose(
         The fixed ridge 1/C, or None to infer it.
     count : Count or None
         Counts the kernels tried; it expects `KERNELS` for every pool, or one if gamma is fixed.
+    noise_floor : float or None
+        See `best_ridge`; a fixed ridge may be below it.
     """
     count = Count(None, "") if count is None else count
 
@@ -167,7 +201,7 @@ def choose(
         for group, columns in pool:
             members.append((profile(group, gamma, sample), columns))
             count.advance(1.0 / len(pool))
-        epsilon = best_ridge(members) if ridge is None else ridge
+        epsilon = best_ridge(members, noise_floor) if ridge is None else ridge
         score = sum(float(level.log_evidence(epsilon, columns).sum()) for level, columns in members)
         return Choice(gamma, epsilon, rounded(score))
 
