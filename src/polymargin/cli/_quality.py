@@ -29,22 +29,29 @@ class Honest:
         Their predicted classes, as places among the model's classes.
     log_proba : ndarray of shape (n, K) or None
         Their log-probabilities; None if the model gives none.
+    cells : ndarray of int, shape (n,), or None
+        For leave-one-out probabilities, the same number for rows that the model cannot tell apart.
     """
 
     method: str
     rows: Array
     predicted: Array
     log_proba: Array | None
+    cells: Array | None = None
 
 
 def by_leave_one_out(classifier: Any, n_rows: int, weights: Array | None) -> Honest | None:
     """Return the leave-one-out probabilities that came with the fit, None where there are none."""
+    from polymargin.estimators._honest import training_cells
+
     log_proba = getattr(classifier, "loo_log_proba_", None)
     if log_proba is None:
         return None
     rows = np.arange(n_rows) if weights is None else np.flatnonzero(weights)
     # Rounding included, label and probability agree.
-    return Honest("leave-one-out", rows, np.exp(log_proba).argmax(axis=1), log_proba)
+    return Honest(
+        "leave-one-out", rows, np.exp(log_proba).argmax(axis=1), log_proba, training_cells(classifier)
+    )
 
 
 def by_folds(
@@ -96,11 +103,16 @@ def by_folds(
 
 
 def scores(
-    class_index: Array, predicted: Array, log_proba: Array | None, weights: Array | None
+    class_index: Array,
+    predicted: Array,
+    log_proba: Array | None,
+    weights: Array | None,
+    cells: Array | None = None,
 ) -> dict[str, float]:
     """Return accuracy and, where there are probabilities, log-loss, Brier score and calibration error.
 
-    ``log_loss_of_frequencies`` is that of always saying how frequent the classes are in these rows.
+    ``log_loss_of_frequencies`` is that of always predicting the class frequencies of these rows; ``cells`` is
+    explained at `Honest`.
 
     Examples
     --------
@@ -120,5 +132,7 @@ def scores(
         "log_loss_of_frequencies": -float(shares @ np.log(shares)),
         **found,
         "brier": metrics.brier_score(class_index, proba, sample_weight=weights),
-        "calibration_error": metrics.calibration_error(class_index, proba, sample_weight=weights),
+        "calibration_error": metrics.calibration_error(class_index, proba, sample_weight=weights)
+        if cells is None
+        else metrics.leave_one_out_calibration_error(class_index, proba, cells, sample_weight=weights),
     }

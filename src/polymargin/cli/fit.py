@@ -189,7 +189,7 @@ def _document(
         "chosen": chosen(pipeline[-1]),
         "quality": {
             "method": honest.method,
-            **scores(class_index, honest.predicted, honest.log_proba, weights),
+            **scores(class_index, honest.predicted, honest.log_proba, weights, honest.cells),
         },
         "seconds": round(seconds, 3),
         "file": str(output),
@@ -220,6 +220,7 @@ def _write_report(pipeline: Any, examples: Examples, honest: Honest, path: Path)
         notes=[*examples.notes, f"Probabilities of the training rows: {honest.method}."],
         row_numbers=examples.row_numbers[honest.rows] + examples.first_row,
         sample_weight=None if examples.weights is None else examples.weights[honest.rows],
+        cells=honest.cells,
     )
     return report.write_page(summary, path)
 

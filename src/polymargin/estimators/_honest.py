@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin.machines._rows import content_rank
+
 Array = NDArray[Any]
 
 
@@ -27,12 +29,15 @@ class HonestRows:
         Their log-probabilities.
     weights : ndarray of shape (n,)
         Their weights.
+    cells : ndarray of int, shape (n,), or None
+        The same number for rows that are equal in X; None if the rows are not known.
     """
 
     classes: Array
     class_index: Array
     log_proba: Array
     weights: Array
+    cells: Array | None = None
 
     @property
     def accuracy(self) -> float:
@@ -61,4 +66,18 @@ def honest_rows(estimator: Any) -> HonestRows:
         )
     if data.soft_labels is not None:
         raise ValueError("rows with soft labels have no class to compare with: give rows that have")
-    return HonestRows(estimator.classes_, data.class_index, log_proba, data.weights)
+    return HonestRows(
+        estimator.classes_, data.class_index, log_proba, data.weights, training_cells(estimator)
+    )
+
+
+def training_cells(classifier: Any) -> Array | None:
+    """Return a number for every training row of a fitted classifier, the same for rows that are equal in X.
+
+    None if the rows are not known, as with a precomputed kernel. A model that was loaded has them, too.
+    """
+    first = getattr(classifier, "members_", [classifier])[0]
+    data = getattr(getattr(first, "bank_", None), "data", None)
+    kernel = getattr(first, "kernel_", None)
+    rows = getattr(first, "_rows", None) if data is None else data.X
+    return None if rows is None or kernel is None or kernel.precomputed else content_rank(rows)

@@ -15,6 +15,7 @@ from polymargin.metrics.calibration import (
     refinement,
     reliability_curve,
 )
+from polymargin.metrics.cells import HalvesOut, leave_halves_out, leave_one_out_calibration_error
 from polymargin.metrics.decomposition import Decomposition, bias_variance_noise
 from polymargin.metrics.scores import accuracy, brier_score, log_loss
 from polymargin.metrics.significance import (
@@ -32,6 +33,7 @@ __all__ = [
     "BrierDecomposition",
     "Decomposition",
     "Divergence",
+    "HalvesOut",
     "Interval",
     "ReliabilityCurve",
     "TestResult",
@@ -47,6 +49,8 @@ __all__ = [
     "divergence_from_truth",
     "error_kurtosis",
     "five_by_two_f_test",
+    "leave_halves_out",
+    "leave_one_out_calibration_error",
     "log_loss",
     "mcnemar_test",
     "refinement",

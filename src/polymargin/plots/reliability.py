@@ -10,7 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
 from polymargin.estimators._honest import honest_rows
-from polymargin.metrics import Interval, ReliabilityCurve, calibration_interval, reliability_curve
+from polymargin.metrics import (
+    Interval,
+    ReliabilityCurve,
+    calibration_interval,
+    leave_halves_out,
+    reliability_curve,
+)
 from polymargin.plots._matplotlib import axes_for, class_names
 
 Array = NDArray[Any]
@@ -109,7 +115,8 @@ class ReliabilityDisplay:
             Any, a Pipeline too.
         X, y : array-like of shape (n, d) and (n,), or None
             Rows that the classifier has not seen. None for both: the training rows, with the honest probabilities
-            ``loo_log_proba_`` that `LSSVMClassifier` and `AutoKernelClassifier` have of them.
+            ``loo_log_proba_`` that `LSSVMClassifier` and `AutoKernelClassifier` have of them. Of rows that are equal
+            half are drawn, which are left out together, see `polymargin.metrics.leave_halves_out`.
         kind : {"top-label", "class-wise"}
             Of the most probable class of every row, or of every class in turn.
         pos_label : label or None
@@ -133,8 +140,17 @@ class ReliabilityDisplay:
             raise ValueError("give both X and y, or neither to look at the training rows")
         if X is None:
             rows = honest_rows(estimator)
-            classes, y, proba = rows.classes, rows.classes[rows.class_index], np.exp(rows.log_proba)
-            sample_weight = rows.weights if sample_weight is None else sample_weight
+            weights = rows.weights if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+            cells = np.arange(weights.size) if rows.cells is None else rows.cells
+            half = leave_halves_out(
+                rows.class_index,
+                np.exp(rows.log_proba),
+                cells,
+                sample_weight=weights,
+                random_state=random_state,
+            )
+            classes, y = rows.classes, rows.classes[rows.class_index[half.rows]]
+            proba, sample_weight = half.proba, half.weights
         else:
             classes, proba = estimator.classes_, estimator.predict_proba(X)
         return cls.from_predictions(

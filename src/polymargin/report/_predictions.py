@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin.metrics import accuracy, brier_score, calibration_error, log_loss, reliability_curve
+from polymargin.metrics import (
+    accuracy,
+    brier_score,
+    calibration_error,
+    leave_halves_out,
+    leave_one_out_calibration_error,
+    log_loss,
+    reliability_curve,
+)
 from polymargin.metrics.calibration import _wilson
 
 Array = NDArray[Any]
@@ -38,6 +46,8 @@ class Predictions:
         The classes' names.
     weights : ndarray of shape (n,), or None
         How much the rows count in scores and curves; the tables of counts take every row for one.
+    cells : ndarray of int, shape (n,), or None
+        If the probabilities leave one row out at a time: the same number for rows that are equal in X.
     """
 
     class_index: Array
@@ -46,6 +56,26 @@ class Predictions:
     row: Array
     classes: list[str]
     weights: Array | None = None
+    cells: Array | None = None
+
+    @cached_property
+    def for_calibration(self) -> Predictions:
+        """The predictions that calibration is judged by: of equal rows half, which are left out together."""
+        if self.cells is None:
+            return self
+        half = leave_halves_out(self.class_index, self.proba, self.cells, sample_weight=self.weights)
+        if half.whole:
+            return replace(self, cells=None)
+        with np.errstate(divide="ignore"):
+            log_proba = np.log(half.proba)
+        return Predictions(
+            self.class_index[half.rows],
+            half.proba.argmax(axis=1),
+            log_proba,
+            self.row[half.rows],
+            self.classes,
+            half.weights,
+        )
 
     @cached_property
     def proba(self) -> Array:
@@ -83,10 +113,18 @@ def _scores(said: Predictions) -> Part:
         part |= {
             "log_loss": log_loss(said.class_index, said.log_proba, sample_weight=said.weights),
             "brier": brier_score(said.class_index, said.proba, sample_weight=said.weights),
-            "calibration_error": _calibration_error(said, said.class_index),
-            "calibration_by_chance": _calibration_by_chance(said),
+            "calibration_error": _stated_calibration_error(said),
+            "calibration_by_chance": _calibration_by_chance(said.for_calibration),
         }
     return part
+
+
+def _stated_calibration_error(said: Predictions) -> float:
+    if said.cells is None:
+        return _calibration_error(said, said.class_index)
+    return leave_one_out_calibration_error(
+        said.class_index, said.proba, said.cells, sample_weight=said.weights
+    )
 
 
 def _calibration_error(said: Predictions, class_index: Array) -> float:
@@ -111,6 +149,7 @@ def _calibration_by_chance(said: Predictions) -> float:
 
 def _reliability(said: Predictions) -> Part:
     """Return the curves of the largest probability and of every class's, with intervals."""
+    said = said.for_calibration
     # Tests of the same row are no news: the intervals count different rows.
     share = said.rows[0].size / said.row.size
     views = []
@@ -189,8 +228,9 @@ def _per_class(said: Predictions) -> list[Part]:
         }
         if said.log_proba is not None:
             part["log_loss"] = log_loss(said.class_index[true], said.log_proba[true]) if true.any() else None
+            judged = said.for_calibration
             part["calibration_error"] = reliability_curve(
-                said.class_index, said.proba, of=k, sample_weight=said.weights
+                judged.class_index, judged.proba, of=k, sample_weight=judged.weights
             ).error
         found.append(part)
     return found

@@ -38,6 +38,7 @@ def fit_summary(
     notes: Sequence[str] = (),
     row_numbers: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
+    cells: ArrayLike | None = None,
 ) -> dict[str, Any]:
     """Summarise a fitted model.
 
@@ -61,6 +62,9 @@ def fit_summary(
         The numbers that messages call the rows by; 1, …, n unless given.
     sample_weight : array-like of shape (n,), or None
         How much the rows count in the scores.
+    cells : array-like of int, shape (n,), or None
+        If `log_proba` leaves one row out at a time: the same number for rows that are equal in X, see
+        `polymargin.metrics.leave_halves_out`.
 
     Returns
     -------
@@ -91,6 +95,7 @@ def fit_summary(
         row=numbers,
         classes=[str(name) for name in order.tolist()],
         weights=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+        cells=None if cells is None else np.asarray(cells),
     )
     summary = {
         "kind": "fit",
