@@ -82,8 +82,8 @@ class ReliabilityDisplay:
     >>> from polymargin.plots import ReliabilityDisplay
     >>> model = LSSVMClassifier(kernel="linear").fit(*load_iris(return_X_y=True))
     >>> display = ReliabilityDisplay.from_estimator(model)  # of the training rows, each left out
-    >>> int(display.curves[0].curve.count.sum())
-    150
+    >>> int(display.curves[0].curve.count.sum())  # two of the 150 are equal, and stand for each other
+    149
     """
 
     def __init__(self, curves: list[Reliability], *, name: str | None = None):
