@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from polymargin.outputs import Outputs
 _SQUARED, _CURVED = 60, 3.0
 #: The ridges to choose from, in multiples of half the number of machines (or of classes, if there are more).
 RIDGES: tuple[float, ...] = (1.0, 1.0 / 16.0)
+#: A smaller one must lower the log-loss by so many standard errors of the difference.
+_SIGNIFICANCE = 2.0
 #: The folds that rows are dealt into to compare them.
 N_FOLDS = 2
 #: The gradient norm at which the fits of the folds end.
@@ -27,8 +30,8 @@ _CROSS_TOL = 1e-6
 _LEAST_SPREAD = 0.25
 #: Outputs smaller than this are treated as zero, and so are those that differ by less.
 _SILENT = 1e-9
-#: A weak ridge that pulls the scale of the first guess, in natural units, to one: it keeps the scale finite where outputs
-#: hardly differ, and costs a tenth of a nat at a scale of five.
+#: A weak ridge that pulls the scale of the first guess, in natural units, to one: it keeps the scale finite where
+#: outputs hardly differ, and costs a tenth of a nat at a scale of five.
 _SCALE_RIDGE = 0.01
 
 
@@ -140,15 +143,18 @@ class CoupledSoftmax(ProbabilisticDecoder):
         self.prior_shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
         self.cross_log_proba_: Array | None = None
         self.trust_ = 1.0
-        self.ridge_ = default_ridge(codebook) if self.ridge is None else float(self.ridge)
-        start = self._choose_ridge(outputs, class_index, weights) if self.ridge is None else None
+        self.ridge_, start = self.ridge, None
+        if self.ridge is None:
+            start = self._cross_fit(outputs, class_index, weights)
         self._guess(outputs.margins, class_index, weights)
         rows = _Rows(*self._read(outputs.margins), class_index, weights)
         fit = self._learn(rows, self.ridge_, self.tol, start)
         if self.trust_ < 1.0:
             log_prior = self._prior_log_proba(codebook, class_index, weights)[0]
             intercept = self.trust_ * (fit.intercept - log_prior) + log_prior
-            fit = replace(fit, coef=self.trust_ * fit.coef, scale=self.trust_ * (fit.scale or 0.0), intercept=intercept)
+            fit = replace(
+                fit, coef=self.trust_ * fit.coef, scale=self.trust_ * (fit.scale or 0.0), intercept=intercept
+            )
         self.fit_ = fit
         return self
 
@@ -158,38 +164,65 @@ class CoupledSoftmax(ProbabilisticDecoder):
         """Return cross-fitted log-probabilities, with the ridge chosen by them unless it is given, shape (n, K)."""
         super().fit(codebook, outputs, class_index)
         weights = np.ones(class_index.size) if sample_weight is None else sample_weight
-        self._choose_ridge(outputs, class_index, weights)
+        self._cross_fit(outputs, class_index, weights)
         assert self.cross_log_proba_ is not None
         return self.cross_log_proba_
 
-    def _choose_ridge(self, outputs: Outputs, class_index: Array, weights: Array) -> SoftmaxFit:
-        """Set the ridge of least cross-fitted log-loss, and the cross-fitted log-probabilities.
+    def _cross_fit(self, outputs: Outputs, class_index: Array, weights: Array) -> SoftmaxFit:
+        """Set the ridge, the cross-fitted log-probabilities, and how far the probabilities are to be trusted.
 
-        Return the average of the folds' fits, a warm start for the fit to all rows.
+        The ridge is compared on leave-one-out outputs of machines that have seen all other rows, in few folds: that is
+        cheap, and all ridges see the same outputs. The rest takes nested outputs, where there are some. Return the
+        average of the folds' fits, a warm start for the fit to all rows.
         """
+        start = None
+        if self.ridge is None:
+            self.ridge_, start = self._choose_ridge(replace(outputs, nested=None), class_index, weights)
+        else:
+            self.ridge_ = float(self.ridge)
         folds = self._folds(outputs, class_index, weights)
-        tol = max(self.tol, _CROSS_TOL)
+        log_p, fits = self._learn_folds(folds, self.ridge_, class_index, weights, [start] * len(folds))
+        self._temper(log_p, folds, class_index, weights)
+        return mean_fit(fits)
+
+    def _choose_ridge(
+        self, outputs: Outputs, class_index: Array, weights: Array
+    ) -> tuple[float, SoftmaxFit | None]:
+        """Return the ridge of least cross-fitted log-loss, a smaller one only if it gains by a standard error."""
+        folds = self._folds(outputs, class_index, weights)
         total = weights.sum()
-        best: tuple[float, Array, Array, list[SoftmaxFit]] | None = None
-        for ridge in default_ridge(self.codebook_) * np.array(RIDGES) if self.ridge is None else [self.ridge]:
-            log_p = self._prior_log_proba(self.codebook_, class_index, weights)
-            fits: list[SoftmaxFit] = []
-            for number, (decoder, rows, kept, fold) in enumerate(folds):
-                start = best[3][number] if best is not None else fits[-1] if fits else None
-                fits.append(decoder._learn(rows.part(kept), ridge, tol, start))
-                held = rows.part(fold)
-                log_p[fold] = fits[-1].log_proba(held.features, held.anchor)
+        best: tuple[float, Array, list[SoftmaxFit]] | None = None
+        for ridge in default_ridge(self.codebook_) * np.array(RIDGES):
+            starts = [None] * len(folds) if best is None else best[2]
+            log_p, fits = self._learn_folds(folds, float(ridge), class_index, weights, starts)
             losses = -log_p[np.arange(class_index.size), class_index]
             if best is not None:
-                gains = best[2] - losses
+                gains = best[1] - losses
                 gain = weights @ gains / total
-                if gain <= np.sqrt(weights @ np.square(gains - gain)) / total:
+                if gain <= _SIGNIFICANCE * np.sqrt(weights @ np.square(gains - gain)) / total:
                     continue
-            best = float(ridge), log_p, losses, fits
+            best = float(ridge), losses, fits
         assert best is not None
-        self.ridge_ = best[0]
-        self._temper(best[1], folds, class_index, weights)
-        return mean_fit(best[3])
+        return best[0], mean_fit(best[2]) if best[2] else None
+
+    def _learn_folds(
+        self,
+        folds: list[Any],
+        ridge: float,
+        class_index: Array,
+        weights: Array,
+        starts: Sequence[SoftmaxFit | None],
+    ) -> tuple[Array, list[SoftmaxFit]]:
+        """Return the log-probabilities of every fold's rows by what the others teach, and the fits."""
+        tol = max(self.tol, _CROSS_TOL)
+        log_p = self._prior_log_proba(self.codebook_, class_index, weights)
+        fits: list[SoftmaxFit] = []
+        for (decoder, rows, kept, fold), start in zip(folds, starts, strict=True):
+            start = fits[-1] if start is None and fits else start
+            fits.append(decoder._learn(rows.part(kept), ridge, tol, start))
+            held = rows.part(fold)
+            log_p[fold] = fits[-1].log_proba(held.features, held.anchor)
+        return log_p, fits
 
     def _temper(self, log_p: Array, folds: list[Any], class_index: Array, weights: Array) -> None:
         """Set how far the probabilities are trusted, and the cross-fitted ones tempered by what other folds say."""

@@ -22,8 +22,8 @@ from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
 from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
-from polymargin.machines.lssvm import select
 from polymargin.machines._parameters import Selection
+from polymargin.machines.lssvm import select
 from polymargin.selection.settings import SearchSettings
 
 Array = NDArray[Any]
@@ -76,7 +76,13 @@ class Request:
     keep_factors: bool
 
     def fitted(
-        self, data: TrainingRows, C: Any, gamma: Any, *, keep_factors: bool = False, progress: Progress | None = None
+        self,
+        data: TrainingRows,
+        C: Any,
+        gamma: Any,
+        *,
+        keep_factors: bool = False,
+        progress: Progress | None = None,
     ) -> LSSVMBank:
         """Return machines with these parameters, selecting what is None."""
         return fit_lssvm_bank(
@@ -170,7 +176,9 @@ class Choice:
         names = list(dict.fromkeys(each.kernel.name for each in self.candidates))
         if len(names) < 2:
             return None
-        return {name: min(each.loss for each in self.candidates if each.kernel.name == name) for name in names}
+        return {
+            name: min(each.loss for each in self.candidates if each.kernel.name == name) for name in names
+        }
 
 
 def _common(values: Array) -> Any:
@@ -188,7 +196,9 @@ def choose(
         path = (1.0,)
     if len(fitted) == 1 and len(path) == 1:
         rows = data.with_kernel(fitted[0])
-        bank = request.fitted(rows, request.C, request.gamma, keep_factors=request.keep_factors, progress=progress)
+        bank = request.fitted(
+            rows, request.C, request.gamma, keep_factors=request.keep_factors, progress=progress
+        )
         return Choice(bank, None, [], data.class_index.size)
     sample = _sample(data, request, len(fitted) * len(path))
     judged: list[tuple[Candidate, Judgement]] = []
@@ -205,7 +215,7 @@ def choose(
             judgement = _judge(rows, bank, request)
             candidate = Candidate(kernel, bank.C, bank.gamma, smaller, judgement.loss)
             judged.append((candidate, judgement))
-            if before is not None and not judgement.clearly_better(before):
+            if before is not None and not judgement.clearly_better(before, request.settings.significance):
                 break  # and a still smaller C would be worse again
             if best is None or candidate.loss < best[0].loss:
                 best = candidate, bank
@@ -215,7 +225,9 @@ def choose(
     chosen, bank = best
     if sample is not None or request.keep_factors:
         rows = data.with_kernel(chosen.kernel)
-        bank = request.fitted(rows, chosen.C, chosen.gamma, keep_factors=request.keep_factors, progress=progress)
+        bank = request.fitted(
+            rows, chosen.C, chosen.gamma, keep_factors=request.keep_factors, progress=progress
+        )
     honest = None
     if sample is None and request.comparable:
         honest = _chosen_without(data, [judgement for _, judgement in judged], request.settings.folds)
@@ -283,13 +295,13 @@ class Judgement:
         """The loss of every row, shape (n,)."""
         return -self.log_proba[np.arange(self.rows.class_index.size), self.rows.class_index]
 
-    def clearly_better(self, other: Judgement) -> bool:
-        """Tell whether the loss is lower by more than the standard error of the difference."""
+    def clearly_better(self, other: Judgement, significance: float) -> bool:
+        """Tell whether the loss is lower by more than so many standard errors of the difference."""
         weights = self.rows.weights
         assert weights is not None
         gains = other.losses - self.losses
         mean = float(weights @ gains / weights.sum())
-        return mean > float(np.sqrt(weights @ np.square(gains - mean)) / weights.sum())
+        return mean > significance * float(np.sqrt(weights @ np.square(gains - mean)) / weights.sum())
 
 
 def _judge(data: TrainingRows, bank: LSSVMBank, request: Request) -> Judgement:
@@ -317,7 +329,9 @@ def cross_fitted_log_proba(
     """Return the rows a decoder learns from, and its log-probabilities of rows it has not learned from, (n, K)."""
     rows = decoder_rows(data, bank)
     assert rows.outputs is not None
-    log_p = clone(decoder).cross_fit(bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights)
+    log_p = clone(decoder).cross_fit(
+        bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights
+    )
     return rows, log_p
 
 

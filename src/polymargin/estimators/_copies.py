@@ -108,7 +108,9 @@ def _coincidences_are_likely(X: Any, content: Array) -> bool:
         for column in rows.T:
             counts = np.unique(column, return_counts=True)[1]
             # Among different rows, so that copies do not count.
-            expected *= float((counts * (counts - 1.0)).sum()) / max(rows.shape[0] * (rows.shape[0] - 1.0), 1.0)
+            expected *= float((counts * (counts - 1.0)).sum()) / max(
+                rows.shape[0] * (rows.shape[0] - 1.0), 1.0
+            )
         return expected >= equal_pairs / 3.0 or rows.shape[0] <= 2 ** rows.shape[1]
     repeated = np.flatnonzero(sizes > 1)
     chosen = repeated[np.linspace(0, repeated.size - 1, min(repeated.size, _SAMPLED)).round().astype(int)]

@@ -120,7 +120,9 @@ def check_rows(
     if numbers is not None:
         numbers = np.unique(numbers[support], return_inverse=True)[1]
         if int(numbers.max()) == 0:
-            raise ValueError("all rows belong to one group, so that none can be left out: give two groups or more")
+            raise ValueError(
+                "all rows belong to one group, so that none can be left out: give two groups or more"
+            )
         if int(numbers.max()) + 1 == support.size:
             numbers = None
     elif probabilities is None and not precomputed:
@@ -160,7 +162,9 @@ def _group_numbers(groups: Any, n_rows: int) -> Array:
     """Return the groups as numbers, shape (n,)."""
     names = np.asarray(groups)
     if names.ndim != 1 or names.size != n_rows:
-        raise ValueError(f"groups must name one group for each of the {n_rows} rows; their shape is {names.shape}")
+        raise ValueError(
+            f"groups must name one group for each of the {n_rows} rows; their shape is {names.shape}"
+        )
     if names.dtype.kind == "f" and not np.isfinite(names).all():
         raise ValueError("groups must not contain NaN or infinity: give every row a group")
     if names.dtype == object:

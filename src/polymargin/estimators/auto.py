@@ -20,8 +20,8 @@ from polymargin._threads import FEW_ROWS, blas_threads_for, threads
 from polymargin._workers import in_processes
 from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import prior_shift, reweighted
-from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._choice import decoder_rows
+from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._pool import pool_weights, pooled
 from polymargin.estimators._soft_labels import are_soft
 from polymargin.estimators.lssvm import LSSVMClassifier

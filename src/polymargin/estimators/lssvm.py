@@ -13,8 +13,8 @@ from polymargin._progress import Progress
 from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
-from polymargin.estimators._flow import DichotomyClassifier, check_positive
 from polymargin.estimators._choice import Request, candidates, choose, cross_fitted_log_proba, decoder_rows
+from polymargin.estimators._flow import DichotomyClassifier, check_positive
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows

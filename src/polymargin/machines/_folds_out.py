@@ -54,31 +54,29 @@ class FoldsOut:
         margins = np.full((n_folds, n, n_columns), np.nan)
         return cls(data, numbers, margins, np.zeros((n_folds, n_columns, n)))
 
-    def add(self, group: RowGroupGram, block: Block, solution: Array, ridges: Array) -> None:
-        """Take the machines of a block without every fold; columns with ridges of their own have no common inverse."""
+    def add(self, group: RowGroupGram, block: Block, solution: Array, ridges: Array) -> Array | None:
+        """Take the machines of a block without every fold; columns with ridges of their own have no common inverse.
+
+        Return the inverse without the bias direction, shape (m, m), where it was computed.
+        """
         factor = block.factor
         if isinstance(factor, CholeskyFactor):
-            P = np.array(factor.lower, order="F")
-            P = symmetric_inverse(P)
+            P = symmetric_inverse(np.array(factor.lower, order="F"))
             add_outer(P, -1.0 / (block.centring.lift + float(ridges[0])), block.centring.bias_direction)
             for fold in range(len(self.margins)):
                 held = self.numbers[block.rows] == fold
-                if held.all():
-                    self.complete = False
-                    return
                 try:
                     without, errors = leave_fold_out(P, solution, held, group.left_out)
                 except np.linalg.LinAlgError:
                     self.complete = False
-                    return
+                    break
                 self._store(group, block, fold, held, without, errors)
-        elif group.thin is not None:
-            for fold in range(len(self.margins)):
-                if not self._refit(group, block, fold, float(ridges[0])):
-                    self.complete = False
-                    return
-        else:
-            self.complete = False
+            return P
+        by_features = group.thin is not None
+        folds = range(len(self.margins)) if by_features else []
+        refitted = all(self._refit(group, block, fold, float(ridges[0])) for fold in folds)
+        self.complete &= by_features and refitted
+        return None
 
     def _store(
         self, group: RowGroupGram, block: Block, fold: int, held: Array, without: Array, errors: Array
@@ -107,11 +105,15 @@ class FoldsOut:
         without[kept] = solution
         groups = self.data.groups
         left_out = None if groups is None else LeftOut.of(groups[block.rows[kept]])
-        errors[kept] = left_out_errors(factor, solution, thin.centring(block.gamma), np.array([ridge]), left_out)
+        errors[kept] = left_out_errors(
+            factor, solution, thin.centring(block.gamma), np.array([ridge]), left_out
+        )
         # The machine at its rows' mean says the mean of the targets.
         scaled = thin.powers(block.gamma)[:, np.newaxis] * (thin.rows.T @ solution)
         features = self.data.features.values[block.rows[held]] - thin.means
-        errors[held] = np.sqrt(group.weights[held])[:, np.newaxis] * (targets[held] - means - features @ scaled)
+        errors[held] = np.sqrt(group.weights[held])[:, np.newaxis] * (
+            targets[held] - means - features @ scaled
+        )
         self._store(group, block, fold, held, without, errors)
         return True
 
@@ -132,5 +134,7 @@ class FoldsOut:
                     shares /= max(float(shares.sum()), 1e-300)
                     of_fold = sums[fold]
                     bias = shares @ (group.targets - of_fold[np.ix_(group.rows, group.columns)])
-                    self.margins[fold][np.ix_(rest, group.columns)] = of_fold[np.ix_(rest, group.columns)] + bias
+                    self.margins[fold][np.ix_(rest, group.columns)] = (
+                        of_fold[np.ix_(rest, group.columns)] + bias
+                    )
         return Nested(self.numbers, self.margins) if np.isfinite(self.margins).all() else None

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from polymargin._threads import in_threads, remembered
+from polymargin.dealing import Deal
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Features
-from polymargin.dealing import Deal
 
 Array = NDArray[Any]
 
@@ -222,7 +222,11 @@ class TrainingRows:
         """
         apart = self.kernel.precomputed or self.groups is not None
         number = np.arange(self.X.shape[0]) if apart else content_rank(self.X)
-        others = [self.class_index] if self.soft_labels is None else [self.class_index, content_rank(self.soft_labels)]
+        others = (
+            [self.class_index]
+            if self.soft_labels is None
+            else [self.class_index, content_rank(self.soft_labels)]
+        )
         if (self.weights != self.weights[0]).any():
             others.append(np.unique(self.weights, return_inverse=True)[1])
         for other in others:

@@ -22,16 +22,24 @@ from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Expansion, Features
+from polymargin.machines._folds_out import FoldsOut
 from polymargin.machines._gram import RowGroupGram
 from polymargin.machines._parameters import Selection, select_parameters
-from polymargin.machines._folds_out import FoldsOut
 from polymargin.machines._plan import features_to_use, require_matrix, require_memory
 from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Nested, Outputs, Provenance
 from polymargin.selection import evidence
 from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.solvers.centring import Centring
-from polymargin.solvers.ridge import SPECTRAL_FROM, Factor, WholeFactor, cholesky, left_out_errors, spectral
+from polymargin.solvers.ridge import (
+    SPECTRAL_FROM,
+    Factor,
+    WholeFactor,
+    cholesky,
+    left_out_errors,
+    spectral,
+    unbiased_diagonal,
+)
 from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
@@ -496,10 +504,12 @@ def _solve(
     # without the bias direction gives both: residual ε ã/√s, leverage 1 − ε Pᵢᵢ. The whole row is left out, whatever
     # it weighs, and with it the other rows of its group.
     lifted = centring.lift + ridges
-    if without is not None:
-        without.add(group, block, solution, ridges)
-    inverse = block.factor.inverse_diagonal() - np.square(centring.bias_direction)[:, np.newaxis] / lifted
-    errors = left_out_errors(block.factor, solution, centring, ridges, group.left_out)
+    P = None if without is None else without.add(group, block, solution, ridges)
+    if P is None:
+        inverse = unbiased_diagonal(block.factor, centring, ridges)
+    else:
+        inverse = np.repeat(np.diagonal(P)[:, np.newaxis], columns.size, axis=1)
+    errors = left_out_errors(block.factor, solution, centring, ridges, group.left_out, inverse)
     bank.loo_margins[np.ix_(rows, columns)] = Y - errors / roots
 
     fit = np.einsum("nl,nl->l", centred, solution)

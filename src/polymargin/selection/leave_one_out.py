@@ -228,7 +228,9 @@ class _Lattice:
                 break
             octaves = [known[best] + (step if best else -step)]
         padded = np.concatenate([[np.inf], costs, [np.inf]])
-        low = np.flatnonzero((costs <= padded[:-2]) & (costs <= padded[2:]) & (costs <= settings.near * costs[best]))
+        low = np.flatnonzero(
+            (costs <= padded[:-2]) & (costs <= padded[2:]) & (costs <= settings.near * costs[best])
+        )
         order = low[np.argsort(costs[low], kind="stable")][: settings.basins]
         # Where the criterion is flat, neighbours may be equally low: one of them is enough.
         kept = [place for number, place in enumerate(order) if not any(abs(place - order[:number]) == 1)]

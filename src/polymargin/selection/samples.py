@@ -133,7 +133,9 @@ class Samples:
         return log_grid(min(low for low, _ in limits), max(high for _, high in limits), per_decade)
 
     def _along(self, criterion: Criterion, gamma: float, ridge: float | None) -> Path:
-        stacks = [(numbers, _Stack(self.kernel, [self.groups[n] for n in numbers])) for numbers in self._stacked()]
+        stacks = [
+            (numbers, _Stack(self.kernel, [self.groups[n] for n in numbers])) for numbers in self._stacked()
+        ]
         lifts, magnitudes = np.empty(len(self.groups)), np.empty(len(self.groups))
         decomposed = []
         for numbers, stack in stacks:

@@ -42,13 +42,16 @@ class SearchSettings:
     smaller : tuple of float
         The path of C: the one of least PRESS is divided by these. Squared errors punish outputs that are too small,
         which a decoder that learns their scale does not; on noisy data machines with a much smaller C decode better.
+    significance : float
+        A smaller C must lower the cross-fitted log-loss by so many standard errors of the difference: with few rows the
+        better of two is often a matter of chance, and C of least PRESS is the safe choice.
     folds : int
         The folds of the nested outputs, by which kernels and C are compared and the log-loss is stated.
     """
 
     octaves: tuple[int, ...] = tuple(range(-10, 7, 2))
     furthest_octave: int = 16
-    operations: float = 3e9
+    operations: float = 2e9
     relative: float = 0.5
     least_rows: int = 20
     decided_rows: int = 1000
@@ -58,6 +61,7 @@ class SearchSettings:
     converged: float = 1e-5
     per_octave: int = 8
     smaller: tuple[float, ...] = (1.0, 16.0, 256.0)
+    significance: float = 2.0
     folds: int = 5
 
     def budget(self, final: float) -> float:

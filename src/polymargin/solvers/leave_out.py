@@ -68,7 +68,9 @@ class LeftOut:
                 errors[rows] = np.linalg.solve(P, solution[rows])
                 continue
             for column in range(solution.shape[1]):
-                errors[rows, column] = np.linalg.solve(P[..., column], solution[rows, column, np.newaxis])[..., 0]
+                errors[rows, column] = np.linalg.solve(P[..., column], solution[rows, column, np.newaxis])[
+                    ..., 0
+                ]
         return errors
 
     def blocks_of(self, P: Array) -> list[Array]:

@@ -155,8 +155,19 @@ def spectral(A: Array, ridges: Array) -> SpectralFactor:
     return SpectralFactor(eigenvalues, vectors, ridges)
 
 
+def unbiased_diagonal(factor: Factor, centring: Centring, ridges: Array) -> Array:
+    """Return the diagonals of the inverses of A + ε without the bias direction, shape (n, L)."""
+    bias = np.square(centring.bias_direction)[:, np.newaxis] / (centring.lift + ridges)
+    return factor.inverse_diagonal() - bias
+
+
 def left_out_errors(
-    factor: Factor, solution: Array, centring: Centring, ridges: Array, left_out: LeftOut | None
+    factor: Factor,
+    solution: Array,
+    centring: Centring,
+    ridges: Array,
+    left_out: LeftOut | None,
+    diagonal: Array | None = None,
 ) -> Array:
     """Return the residuals (times √s) of machines trained without each row, or its group, shape (n, L).
 
@@ -172,11 +183,13 @@ def left_out_errors(
         ε.
     left_out : LeftOut or None
         The groups of rows that are left out together; None: every row by itself.
+    diagonal : ndarray of shape (n, L) or None
+        The diagonal of the inverse without the bias direction, if it is known.
     """
+    if left_out is None or left_out.single:
+        return solution / (unbiased_diagonal(factor, centring, ridges) if diagonal is None else diagonal)
     lifted = centring.lift + ridges
     q = centring.bias_direction
-    if left_out is None or left_out.single:
-        return solution / (factor.inverse_diagonal() - np.square(q)[:, np.newaxis] / lifted)
     blocks = factor.inverse_blocks(left_out)
     for rows, P in zip(left_out.blocks, blocks, strict=True):
         bias = q[rows][:, :, np.newaxis] * q[rows][:, np.newaxis, :]
