@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
@@ -16,14 +16,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, shown
-from polymargin._threads import FEW_ROWS, blas_threads_for, threads
-from polymargin._workers import in_processes
+from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin.decoders import ProbabilisticDecoder
-from polymargin.decoders._base import prior_shift, reweighted
+from polymargin.decoders._base import FOLDS, prior_shift, reweighted
 from polymargin.estimators._choice import decoder_rows
 from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._pool import pool_weights, pooled
-from polymargin.estimators._soft_labels import are_soft
+from polymargin.estimators._soft_labels import DecoderRows, are_soft
+from polymargin.estimators._validation import CheckedRows, check_rows
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.kernels import FunctionKernel, Polynomial
 from polymargin.machines import TrainingRows
@@ -47,19 +47,19 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         The members, which are cloned. Their decoding must be probabilistic and learned. None: one-vs-one machines with
         the kernels "blend" and ``Polynomial(2, centred=True)``, and one-vs-all machines with the latter; the last two
         are one where there are two classes.
+    class_weight : dict, "balanced" or None, default=None
+        What the weights of the rows of every class are multiplied by; the probabilities are those of rows so weighted.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         The class frequencies to expect in use; a dict names the classes. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        How many processes share the members, this one included; where there are more jobs than members, or many rows,
-        threads share kernels and groups of rows. The result is the same. The processes start when they are first
-        needed, are not waited for, and stay for the next fit, up to five minutes: it is the second fit that is
-        faster. With joblib's backend "threading" there are only threads.
+        How many members are fitted at once, by joblib, whose backend is chosen with ``joblib.parallel_config``. The
+        result is the same. With many rows members are fitted one after the other, and BLAS has the threads.
     verbose : int, default=0
         Whether ``fit`` shows its progress.
     random_state : int, RandomState instance or None, default=None
-        Handed to the members; unless it is a number, those that need one are given a number drawn from it.
+        For the folds and samples of all members; None is the same as 0.
 
     Attributes
     ----------
@@ -100,6 +100,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self,
         members: Sequence[LSSVMClassifier] | None = None,
         *,
+        class_weight: Any = None,
         priors: Any = None,
         classes: Any = None,
         n_jobs: int | None = None,
@@ -107,13 +108,20 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         random_state: Any = None,
     ):
         self.members = members
+        self.class_weight = class_weight
         self.priors = priors
         self.classes = classes
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> AutoKernelClassifier:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> AutoKernelClassifier:
         """Fit the members and weigh them.
 
         Parameters
@@ -123,7 +131,11 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,), or of shape (n_samples, K)
             Class labels, or soft labels: the probabilities of the classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Row weights: weight two counts like the row twice, weight zero like no row.
+            Row weights, which multiply the losses of the rows; a row of weight zero does not count.
+        groups : array-like of shape (n_samples,), default=None
+            The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
+            of one group are one observation: they are left out together. None: every row is a group of its own,
+            unless rows are likely copies of each other, of which a warning tells.
 
         Returns
         -------
@@ -131,39 +143,75 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         self.__dict__.pop("weights_", None)
-        n_classes = _n_classes(y)
-        members = self._resolved_members(n_classes)
+        members = self._resolved_members(_n_classes(y))
+        precomputed = {member._kernel.precomputed for member in members}
+        if len(precomputed) > 1:
+            raise ValueError(
+                "either all members or none must have a precomputed kernel: X is one or the other"
+            )
+        checked = check_rows(
+            self,
+            X,
+            y,
+            sample_weight,
+            groups,
+            precomputed=precomputed.pop(),
+            class_weight=self.class_weight,
+            copy=False,
+        )
+        rows = _Rows(X, y, sample_weight, _all_groups(checked, np.shape(y)[0]))
         with shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
-            honest = self._fit_members(members, _Fit(X, y, sample_weight), n_classes, count)
+            members, honest = self._fit_members(members, rows, count)
         first = members[0]
-        rows = decoder_rows(first.bank_.data, first.bank_)
-        assert rows.weights is not None
-        class_weights = np.bincount(rows.class_index, rows.weights, minlength=first.classes_.size)
+        data = first.bank_.data
+        decoded = decoder_rows(data, first.bank_)
+        assert decoded.weights is not None
+        self.classes_ = first.classes_
+        class_weights = np.bincount(decoded.class_index, decoded.weights, minlength=first.classes_.size)
         priors = resolve_priors(self.priors, class_weights, first.classes_)
-        self.prior_shift_ = prior_shift(priors, rows.class_index, class_weights.size, rows.weights)
-        self.classes_, self.n_features_in_ = first.classes_, first.n_features_in_
-        if hasattr(first, "feature_names_in_"):
-            self.feature_names_in_ = first.feature_names_in_
+        self.prior_shift_ = prior_shift(priors, decoded.class_index, class_weights.size, decoded.weights)
         self.members_ = members
+        self.log_prior_ = np.log((class_weights + 0.5) / (class_weights + 0.5).sum())
         with blas_threads_for(0):
-            weights = pool_weights(honest, rows.class_index, rows.weights)
-            log_p = pooled(honest, weights)
-        own = log_p[np.arange(rows.class_index.size), rows.class_index]
-        self.loo_log_loss_ = -float(rows.weights @ own / rows.weights.sum())
-        soft_labels = first.bank_.data.soft_labels
-        if soft_labels is not None:  # a row stands once for every class that it may belong to
-            log_p = log_p[np.unique(np.nonzero(soft_labels)[0], return_index=True)[1]]
+            weights = pool_weights(honest, decoded.class_index, decoded.weights, self.log_prior_)
+            log_p = self._cross_pooled(honest, decoded, data)
+        own = log_p[np.arange(decoded.class_index.size), decoded.class_index]
+        self.loo_log_loss_ = -float(decoded.weights @ own / decoded.weights.sum())
+        if data.soft_labels is not None:  # a row stands once for every class that it may belong to
+            log_p = log_p[np.unique(np.nonzero(data.soft_labels)[0], return_index=True)[1]]
         self.loo_log_proba_ = log_p
         self.weights_ = weights
         return self
+
+    def _cross_pooled(self, honest: list[Array], decoded: DecoderRows, data: TrainingRows) -> Array:
+        """Return the pool's log-probabilities of the training rows, its weights learned from other folds, (n, K)."""
+        numbers = data.deal.fold_numbers(FOLDS)
+        if data.soft_labels is not None:
+            numbers = numbers[np.nonzero(data.soft_labels)[0]]
+        weights = decoded.weights
+        assert weights is not None
+        log_p = np.empty_like(honest[0])
+        for fold in range(FOLDS):
+            held, kept = numbers == fold, numbers != fold
+            if held.any() and kept.any():
+                counts = (
+                    np.bincount(decoded.class_index[kept], weights[kept], minlength=self.classes_.size) + 0.5
+                )
+                log_prior = np.log(counts / counts.sum())
+                others = [log_q[kept] for log_q in honest]
+                u = pool_weights(others, decoded.class_index[kept], weights[kept], log_prior)
+                log_p[held] = pooled([log_q[held] for log_q in honest], u, log_prior)
+        return log_p
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities, shape (n_samples, K)."""
         check_is_fitted(self)
         validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        log_p = pooled([member.predict_log_proba(X) for member in self.members_], self.weights_)
+        log_p = pooled(
+            [member.predict_log_proba(X) for member in self.members_], self.weights_, self.log_prior_
+        )
         return reweighted(log_p, self.prior_shift_)
 
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -181,30 +229,23 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return log_p[:, 1] - log_p[:, 0] if self.classes_.size == 2 else log_p
 
     def _fit_members(
-        self, members: list[LSSVMClassifier], fit: _Fit, n_classes: int, count: Count
-    ) -> list[Array]:
-        """Fit the members; return what they say of the training rows honestly."""
-        n_rows = np.asarray(fit.y).shape[0]
-        pair = 2 * n_rows / max(n_classes, 2)  # the rows of two classes
-        # The rows of a precomputed kernel are others, if there are weights of zero.
-        alike = len({member._kernel.precomputed for member in members}) == 1
-        if n_rows > FEW_ROWS or not alike:
-            # One-vs-all machines of many rows are left to the threads of BLAS, which others would be in the way of.
-            with threads(self.n_jobs, pair):
-                told = []
-                for member in members:
-                    told.append(fit(member))
-                    count.advance()
-        else:
-            # Each takes up to 0.3 GiB, and looks whether there is as much without knowing of the others, as threads
-            # do; if a process finds too little, or is killed for it, its member is fitted here.
-            told = in_processes(fit, members, self.n_jobs, n_rows=pair, done=count.advance)
-        for member, fitted in zip(members, told, strict=True):
-            fitted.hand_over(member)
-        if alike:
-            for member in members[1:]:
-                _share_rows(members[0], member)
-        return [fitted.log_proba for fitted in told]
+        self, members: list[LSSVMClassifier], rows: _Rows, count: Count
+    ) -> tuple[list[LSSVMClassifier], list[Array]]:
+        """Return the fitted members, and the honest log-probabilities of the training rows by each."""
+        n_rows = np.shape(rows.y)[0]
+        # Matrices of many rows are left to the threads of BLAS, and there is memory for one member at a time.
+        n_jobs = 1 if n_rows > FEW_ROWS else count_jobs(self.n_jobs)
+        fits = Parallel(n_jobs=min(n_jobs, len(members)), return_as="generator")(
+            delayed(_fitted)(member, rows) for member in members
+        )
+        fitted, honest = [], []
+        for member, log_proba in fits:
+            fitted.append(member)
+            honest.append(log_proba)
+            count.advance()
+        for member, given in zip(fitted[1:], members[1:], strict=True):
+            _share_rows(fitted[0], member, given)
+        return fitted, honest
 
     def _resolved_members(self, n_classes: int) -> list[LSSVMClassifier]:
         """Return fresh members."""
@@ -215,6 +256,10 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
                 members.append(LSSVMClassifier(kernel=quadratic, coding="one-vs-all"))
         else:
             members = [clone(member) for member in self.members]
+        random_state = self.random_state
+        if not (random_state is None or isinstance(random_state, Integral)):
+            # All members deal the rows alike, and those that are fitted at once must not draw from one stream.
+            random_state = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         if not members:
             raise ValueError("members must hold at least one LSSVMClassifier")
         for member in members:
@@ -227,15 +272,9 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
                     f"a pool needs members whose decoding is learned and gives probabilities, such as "
                     f'"coupled-softmax", "softmax" or "coupling"; not {member.decoding!r}'
                 )
-            random_state = self.random_state
-            if (
-                isinstance(member.coding, str)
-                and member.coding == "ecoc"
-                and not isinstance(random_state, Integral)
-            ):
-                # Members that are fitted at once must not draw from one stream.
-                random_state = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-            member.set_params(priors=None, classes=self.classes, random_state=random_state)
+            member.set_params(
+                priors=None, classes=self.classes, class_weight=self.class_weight, random_state=random_state
+            )
         return members
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -254,43 +293,34 @@ def _n_classes(y: Any) -> int:
 
 
 @dataclass(frozen=True)
-class _Fit:
-    """Fits members to the same rows, here or in another process."""
+class _Rows:
+    """What the members are fitted to."""
 
     X: Any
     y: Any
     sample_weight: Any
-
-    def __call__(self, member: LSSVMClassifier) -> _Fitted:
-        """Fit a member."""
-        member.fit(self.X, self.y, self.sample_weight)
-        return _Fitted(member, member._honest()[1])
+    groups: Any
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    """A fitted member and its honest log-probabilities; between processes it travels without the training rows."""
-
-    member: LSSVMClassifier
-    log_proba: Array
-
-    def __getstate__(self) -> dict[str, Any]:
-        member, bank = copy(self.member), self.member.bank_
-        kernel_only = TrainingRows(bank.kernel, None, np.empty(0), np.empty(0))
-        member.bank_ = replace(bank, data=kernel_only)
-        return {"member": member, "log_proba": self.log_proba}
-
-    def hand_over(self, member: LSSVMClassifier) -> None:
-        """Let a member, which this one is or was a copy of, have what was learned; its parameters are its own."""
-        given = member.get_params(deep=False)
-        for name, value in vars(self.member).items():
-            if name not in given:
-                setattr(member, name, value)
+def _fitted(member: LSSVMClassifier, rows: _Rows) -> tuple[LSSVMClassifier, Array]:
+    """Fit a member, here or in another process; return it with its honest log-probabilities."""
+    member.fit(rows.X, rows.y, rows.sample_weight, rows.groups)
+    return member, member._honest()[1]
 
 
-def _share_rows(first: LSSVMClassifier, member: LSSVMClassifier) -> None:
+def _all_groups(checked: CheckedRows, n_rows: int) -> Array:
+    """Return the groups of all rows, shape (n,); those of weight zero are groups of their own."""
+    groups = np.arange(n_rows) + n_rows
+    if checked.groups is not None:
+        groups[checked.support] = checked.groups
+    return groups
+
+
+def _share_rows(first: LSSVMClassifier, member: LSSVMClassifier, given: LSSVMClassifier) -> None:
     """Let a member have the very rows of the first, to which it was fitted."""
     # A function that has been to another process is a copy, which could not be pickled by its name.
-    kernel = member._kernel if isinstance(member.kernel_, FunctionKernel) else member.kernel_
+    kernel = given._kernel if isinstance(member.kernel_, FunctionKernel) else member.kernel_
+    if isinstance(member.kernel_, FunctionKernel):
+        member.kernel = given.kernel
     member.bank_ = replace(member.bank_, data=first.bank_.data.with_kernel(kernel))
     member.support_ = member._trained_rows = first.support_

@@ -64,6 +64,7 @@ def pool(model: AutoKernelClassifier, x: Value) -> tuple[Value, Value]:
     logits = members[0] * float(model.weights_[0])
     for member, weight in zip(members[1:], model.weights_[1:], strict=True):
         logits = logits + member * float(weight)
+    logits = logits + (1.0 - float(model.weights_.sum())) * model.log_prior_
     log_p = _reweighted(logits.log_softmax(), model.prior_shift_)
     return log_p.exp(), log_p
 
