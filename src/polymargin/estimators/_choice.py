@@ -272,7 +272,8 @@ def _proposed(
 
 def _sample(data: TrainingRows, request: Request, n_candidates: int) -> Array | None:
     """Return the rows on which candidates are compared; None: all."""
-    settings, n_rows = request.settings, data.class_index.size
+    settings = request.settings
+    n_rows = data.class_index.size if data.groups is None else int(data.groups.max()) + 1
     counts = np.bincount(data.class_index, minlength=request.codebook.n_classes).astype(np.float64)
     cubes = sum(float(counts[group.classes].sum()) ** 3 for group in request.codebook.row_groups)
     share = (settings.budget(cubes) / (n_candidates * cubes)) ** (1 / 3)

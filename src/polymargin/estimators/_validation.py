@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from polymargin.estimators._copies import find_copies
 from polymargin.estimators._soft_labels import are_soft, check_learnable, check_soft_labels
 from polymargin.kernels._base import weighted_moments
+from polymargin.machines._rows import content_rank
 
 Array = NDArray[Any]
 
@@ -34,7 +35,7 @@ class CheckedRows:
     soft_labels : ndarray of shape (n, K) or None
         Class probabilities, if these were given.
     support : ndarray of int, shape (n,)
-        Which of the given rows these are.
+        Which of the given rows these are; of exact copies in one group, the first.
     groups : ndarray of int, shape (n,), or None
         The numbers of the groups that were given, or of the rows that others are likely copies of; None: every row is
         an observation of its own.
@@ -127,7 +128,35 @@ def check_rows(
             numbers = None
     elif probabilities is None and not precomputed:
         numbers = find_copies(X, class_index)
-    return CheckedRows(X, class_index, classes, weights, probabilities, support, numbers)
+    checked = CheckedRows(X, class_index, classes, weights, probabilities, support, numbers)
+    return checked if numbers is None or precomputed or probabilities is not None else _merged(checked)
+
+
+def _merged(rows: CheckedRows) -> CheckedRows:
+    """Return the rows with exact copies in one group, of the same class, merged into one row of their weight.
+
+    They are one observation, so what is learned is the same, for less work; and what remains of a table whose rows
+    were all copied is the table itself.
+    """
+    assert rows.groups is not None
+    content = content_rank(rows.X)
+    keys = np.stack([rows.groups, content, rows.class_index], axis=1)
+    first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)[1:]
+    if first.size == rows.support.size:
+        return rows
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    kept = first[order]
+    groups = np.unique(rows.groups[kept], return_inverse=True)[1]
+    return replace(
+        rows,
+        X=rows.X[kept],
+        class_index=rows.class_index[kept],
+        weights=np.bincount(place[inverse.ravel()], rows.weights),
+        support=rows.support[kept],
+        groups=None if int(groups.max()) + 1 == kept.size else groups,
+    )
 
 
 def _class_weights(

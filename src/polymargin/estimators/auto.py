@@ -23,7 +23,7 @@ from polymargin.estimators._choice import decoder_rows
 from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._pool import pool_weights, pooled
 from polymargin.estimators._soft_labels import DecoderRows, are_soft
-from polymargin.estimators._validation import CheckedRows, check_rows
+from polymargin.estimators._validation import check_rows
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.kernels import FunctionKernel, Polynomial
 from polymargin.machines import TrainingRows
@@ -159,11 +159,16 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             class_weight=self.class_weight,
             copy=False,
         )
-        rows = _Rows(X, y, sample_weight, _all_groups(checked, np.shape(y)[0]))
+        # Members are given rows that have been checked: class weights are in the weights, copies are merged.
+        groups = np.arange(checked.support.size) if checked.groups is None else checked.groups
+        rows = _Rows(checked.X, np.asarray(y)[checked.support], checked.weights, groups)
         with shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
             members, honest = self._fit_members(members, rows, count)
+        for member in members:
+            member.support_ = member._trained_rows = checked.support
+            member.n_features_in_ = self.n_features_in_
         first = members[0]
         data = first.bank_.data
         decoded = decoder_rows(data, first.bank_)
@@ -208,7 +213,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities, shape (n_samples, K)."""
         check_is_fitted(self)
-        validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         log_p = pooled(
             [member.predict_log_proba(X) for member in self.members_], self.weights_, self.log_prior_
         )
@@ -272,9 +277,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
                     f"a pool needs members whose decoding is learned and gives probabilities, such as "
                     f'"coupled-softmax", "softmax" or "coupling"; not {member.decoding!r}'
                 )
-            member.set_params(
-                priors=None, classes=self.classes, class_weight=self.class_weight, random_state=random_state
-            )
+            member.set_params(priors=None, classes=self.classes, class_weight=None, random_state=random_state)
         return members
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -308,14 +311,6 @@ def _fitted(member: LSSVMClassifier, rows: _Rows) -> tuple[LSSVMClassifier, Arra
     return member, member._honest()[1]
 
 
-def _all_groups(checked: CheckedRows, n_rows: int) -> Array:
-    """Return the groups of all rows, shape (n,); those of weight zero are groups of their own."""
-    groups = np.arange(n_rows) + n_rows
-    if checked.groups is not None:
-        groups[checked.support] = checked.groups
-    return groups
-
-
 def _share_rows(first: LSSVMClassifier, member: LSSVMClassifier, given: LSSVMClassifier) -> None:
     """Let a member have the very rows of the first, to which it was fitted."""
     # A function that has been to another process is a copy, which could not be pickled by its name.
@@ -323,4 +318,3 @@ def _share_rows(first: LSSVMClassifier, member: LSSVMClassifier, given: LSSVMCla
     if isinstance(member.kernel_, FunctionKernel):
         member.kernel = given.kernel
     member.bank_ = replace(member.bank_, data=first.bank_.data.with_kernel(kernel))
-    member.support_ = member._trained_rows = first.support_

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import log_grid
-from polymargin.selection.press import CANCELLED, press
+from polymargin.selection.press import CANCELLED
 from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.thin import ThinMatrix
 
@@ -145,9 +145,15 @@ class Samples:
         grid = np.log([ridge]) if ridge is not None else self._grid(lifts, magnitudes, PER_DECADE)
         costs = np.zeros((grid.size, len(self.groups), self.n_columns))
         for numbers, stack, spectra in decomposed:
-            found = stack.costs(criterion, spectra, np.exp(grid))
+            found = self._costs(numbers, stack, criterion, spectra, np.exp(grid))
             costs[:, numbers, : found.shape[2]] = found
         return Path(grid, costs, lifts, magnitudes)
+
+    def _costs(
+        self, numbers: Array, stack: _Stack, criterion: Criterion, spectra: _Spectra, ridges: Array
+    ) -> Array:
+        """Return the criterion of the groups of a stack for several ridges, shape (R, p, L)."""
+        return stack.costs(criterion, spectra, ridges)
 
     def _stacked(self) -> list[Array]:
         """Return the groups of every stack: of similar size, all with features or none."""
@@ -165,44 +171,36 @@ class Samples:
 
 
 class GroupedSamples(Samples):
-    """The same where groups of rows are left out together: PRESS by Cholesky factors, one for every ridge."""
+    """The same where groups of rows are left out together (`polymargin.solvers.leave_out`)."""
 
-    def _along(self, criterion: Criterion, gamma: float, ridge: float | None) -> Path:
-        assert criterion == "loo"
-        diagonals = [self.kernel.apply(np.diagonal(part.base).copy(), gamma) for part in self.groups]
-        magnitudes = np.array(
-            [part.weights @ np.abs(own) for part, own in zip(self.groups, diagonals, strict=True)]
-        )
-        lifts = np.array([self._mean_eigenvalue(part, gamma) for part in self.groups])
-        grid = np.log([ridge]) if ridge is not None else self._grid(lifts, magnitudes, 1)
-        costs = np.full((grid.size, len(self.groups), self.n_columns), np.inf)
-        for number, part in enumerate(self.groups):
-            for place, epsilon in enumerate(np.exp(grid)):
-                try:
-                    found, _ = press(
-                        self.kernel,
-                        part.base,
-                        part.weights,
-                        part.targets,
-                        gamma,
-                        float(epsilon),
-                        copies=part.copies,
-                        left_out=part.left_out,
-                        with_slopes=False,
-                    )
-                except np.linalg.LinAlgError:
-                    continue
-                costs[place, number, : found.size] = found
-            costs[:, number, part.targets.shape[1] :] = 0.0
-        return Path(grid, costs, lifts, magnitudes)
+    def _stacked(self) -> list[Array]:
+        return [np.array([number]) for number in range(len(self.groups))]
 
-    def _mean_eigenvalue(self, part: Part, gamma: float) -> float:
-        K = self.kernel.apply(part.base, gamma)
-        total = float(part.weights.sum())
-        means = K @ part.weights / total
-        own = np.diagonal(K) - 2.0 * means + float(means @ part.weights) / total
-        lift = float(part.weights @ own) / max(total - 1.0, 1.0)
-        return lift if lift > 0.0 else 1.0
+    def _costs(
+        self, numbers: Array, stack: _Stack, criterion: Criterion, spectra: _Spectra, ridges: Array
+    ) -> Array:
+        """Return PRESS for several ridges, shape (R, 1, L)."""
+        left_out = self.groups[int(numbers[0])].left_out
+        if left_out is None:
+            return super()._costs(numbers, stack, criterion, spectra, ridges)
+        vectors, eigenvalues, loadings = spectra.vectors[0], spectra.eigenvalues[0], spectra.loadings[0]
+        q = stack.direction[0]
+        costs = np.empty((ridges.size, 1, loadings.shape[1]))
+        parts = [vectors[rows] for rows in left_out.blocks]
+        for place, ridge in enumerate(ridges):
+            inverses = 1.0 / (eigenvalues + ridge)
+            solution = vectors @ (inverses[:, np.newaxis] * loadings)
+            blocks = []
+            for rows, part in zip(left_out.blocks, parts, strict=True):
+                bias = q[rows][:, :, np.newaxis] * q[rows][:, np.newaxis, :] / (spectra.lifts[0] + ridge)
+                blocks.append((part * inverses) @ part.swapaxes(1, 2) - bias)
+            try:
+                errors = left_out.errors(blocks, solution)
+            except np.linalg.LinAlgError:
+                costs[place] = np.inf
+                continue
+            costs[place, 0] = np.einsum("nl,nl->l", errors, errors)
+        return costs
 
 
 class _Spectra(NamedTuple):
@@ -242,7 +240,7 @@ class _Stack:
         shares = self._weights / self.totals[:, np.newaxis]
         means = np.einsum("pm,pml->pl", shares, targets)
         self._targets = self._roots[:, :, np.newaxis] * (targets - means[:, np.newaxis])
-        self._direction = np.sqrt(shares)
+        self.direction = np.sqrt(shares)
         self._counted *= self._weights[:, :, np.newaxis]
         #: Whether nothing had to be filled up, and whether all rows have weight one besides.
         self._full = bool((self._weights > 0.0).all())
@@ -280,7 +278,7 @@ class _Stack:
             K *= self._roots[:, np.newaxis, :]
         lifts = np.einsum("pii->p", K) / np.maximum(self.totals - 1.0, 1.0)
         lifts[~(lifts > 0.0)] = 1.0
-        K += (lifts[:, np.newaxis] * self._direction)[:, :, np.newaxis] * self._direction[:, np.newaxis]
+        K += (lifts[:, np.newaxis] * self.direction)[:, :, np.newaxis] * self.direction[:, np.newaxis]
         eigenvalues, vectors = np.linalg.eigh(K)
         loadings = np.swapaxes(vectors, 1, 2) @ self._targets
         return _Spectra(np.maximum(eigenvalues, 0.0), vectors, loadings, lifts, magnitudes)
@@ -321,7 +319,7 @@ class _Stack:
             p, m, ridges.size, n_columns
         )
         diagonal = np.square(spectra.vectors) @ inverses
-        bias = np.square(self._direction)[:, :, np.newaxis]
+        bias = np.square(self.direction)[:, :, np.newaxis]
         if self._thin:
             return self._targets[:, :, np.newaxis, :] - solution, 1.0 - diagonal - bias
         diagonal -= bias / (spectra.lifts[:, np.newaxis] + ridges)[:, np.newaxis, :]
