@@ -18,7 +18,9 @@ from conftest import blobs
 from polymargin import AutoKernelClassifier, Codebook, KNNPosterior, LSSVMClassifier, SVMClassifier
 from polymargin.codebooks import resolve_codebook
 from polymargin.kernels import RBF
-from polymargin.selection import CrossValidation, selection_surface
+from polymargin.machines.lssvm import row_groups
+from polymargin.selection import CrossValidation, leave_one_out, selection_surface
+from polymargin.selection.settings import SearchSettings
 
 matplotlib = pytest.importorskip("matplotlib", reason="pip install 'polymargin[plot]'")
 matplotlib.use("Agg")
@@ -288,17 +290,59 @@ def test_parameters_of_their_own(data):
     )
 
 
-def test_samples_tell_much_the_same(monkeypatch):
-    from polymargin.selection import landscape
-
+def test_samples_tell_much_the_same():
     X, y = blobs(n=300, K=2, d=2)
     model = LSSVMClassifier(kernel="rbf").fit(X, y)
     full = selection_surface(model, n_C=7, n_gamma=5)
-    monkeypatch.setattr(landscape, "_OPERATIONS", 150.0**3)
+    model.search = SearchSettings(operations=10 * 9 * 150.0**3)  # which factor 150 rows for nine gammas
     sampled = selection_surface(model, n_C=7, n_gamma=5)
     assert not np.array_equal(full.values, sampled.values)
     # But for the edge where machines interpolate, which takes all rows.
     np.testing.assert_allclose(np.log(sampled.values)[:, :5], np.log(full.values)[:, :5], atol=0.2)
+
+
+def test_the_sample_is_that_of_the_search():
+    X, y = blobs(n=240, K=3, d=2)
+    settings = SearchSettings(operations=10 * 9 * 3 * 60.0**3)
+    model = LSSVMClassifier(kernel="rbf", search=settings, random_state=3).fit(X, y)
+    surface = selection_surface(model, n_C=3, n_gamma=1)
+    groups = row_groups(model.bank_.data, model.codebook_, "loo")[1]
+    share = leave_one_out._affordable(groups, settings.operations / (10 * 9))
+    kept = model.bank_.data.deal.sample(share, settings.least_rows)
+    assert kept.size < 200
+    expected = []
+    for C in surface.C:
+        fixed = LSSVMClassifier(C, kernel="rbf", gamma=float(surface.gamma[0]), selection=None)
+        fitted = fixed.fit(X[kept], y[kept])
+        targets = fitted.codebook_.targets(y[kept]).astype(float)
+        errors = np.square(targets - fitted.loo_margins_)
+        # Every machine counts as much as it has rows, not as much as these have in the sample.
+        rows = model.codebook_.targets(y) != 0
+        means = [errors[targets[:, m] != 0, m].mean() for m in range(3)]
+        expected.append(np.average(means, weights=rows.sum(axis=0)))
+    np.testing.assert_allclose(surface.values[0], expected, rtol=1e-6)
+
+
+def test_surface_with_weights_and_groups(data):
+    X, y = data
+    random = np.random.default_rng(0)
+    weights, groups = random.uniform(1.0, 9.0, len(y)), random.integers(0, 25, len(y))
+    for given in (
+        {"sample_weight": weights},
+        {"groups": groups},
+        {"sample_weight": weights, "groups": groups},
+    ):
+        model = LSSVMClassifier(kernel="rbf").fit(X, y, **given)
+        surface = selection_surface(model, n_C=5, n_gamma=3)
+        assert surface.chosen_C[0] == model.C_[0]  # in the unit of the weights that were given
+        counted = given.get("sample_weight", np.ones(len(y)))[:, np.newaxis]
+        for row, column in ((0, 1), (1, 2), (2, 3)):
+            fixed = LSSVMClassifier(surface.C[column], kernel="rbf", gamma=surface.gamma[row], selection=None)
+            fitted = fixed.fit(X, y, **given)
+            targets = fitted.codebook_.targets(np.searchsorted(fitted.classes_, y)).astype(float)
+            counts = counted * (targets != 0)
+            expected = (counts * np.square(targets - fitted.loo_margins_)).sum() / counts.sum()
+            assert surface.values[row, column] == pytest.approx(expected, rel=1e-6)
 
 
 def test_surface_of_soft_labels_and_a_kernel_without_gamma(data):

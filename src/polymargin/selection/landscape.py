@@ -11,11 +11,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._threads import blas_threads_for
+from polymargin.kernels import Kernel
 from polymargin.machines._gram import RowGroupGram
-from polymargin.machines._parameters import Selection, criterion_of
+from polymargin.machines._parameters import criterion_of
+from polymargin.machines._plan import features_to_use
 from polymargin.machines.lssvm import LSSVMBank, row_groups
 from polymargin.selection import evidence
-from polymargin.selection.samples import Samples
+from polymargin.selection.leave_one_out import _EIGEN, _affordable, _part
+from polymargin.selection.samples import GroupedSamples, Part, Samples
+from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.selection.surface import CrossValidation
 
 Array = NDArray[Any]
@@ -31,9 +35,8 @@ LABELS: dict[Criterion, str] = {
 }
 #: The lattice reaches this many decades of C and of gamma to both sides of what the search found.
 _DECADES_C, _DECADES_GAMMA = 3.0, 1.5
-#: The most groups of rows that are looked at, the most operations for every gamma (a group of m rows takes m³), and the
-#: fewest rows of a group. (The search is no more thorough.)
-_GROUPS, _OPERATIONS, _FEWEST_ROWS = 30, 1.25e8, 40
+#: The most groups of rows that are looked at.
+_GROUPS = 100
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,8 @@ class SelectionSurface:
     def best(self) -> tuple[float, float]:
         """C and gamma of the best point of the lattice, the first of equals.
 
-        What was chosen may be another: a search looks at samples of the rows, is held to a range, or prefers a
-        smoother machine, and a much smaller C may decode better, see `shrinkage`.
+        What was chosen may be another: the search ends with steps on more rows than its lattice, is held to a range,
+        or prefers a smoother machine, and a much smaller C may decode better, see `shrinkage`.
         """
         worst_first = self.values if self.greater_is_better else -self.values
         row, column = np.unravel_index(int(np.nanargmax(worst_first)), self.values.shape)
@@ -111,8 +114,9 @@ def selection_surface(
     """Return the criterion that C and gamma were chosen by, on a lattice around what it favours.
 
     For least squares it is computed from the training rows, which the estimator keeps, with one decomposition for every
-    gamma and group of rows; where there are many, on samples of some hundreds of rows and of the groups. For support
-    vector machines it is what the cross-validation left.
+    gamma and group of rows. Where these are many, it is computed on the sample that the search draws for its lattice,
+    within ``SearchSettings.operations``, and for at most a hundred groups. For support vector machines it is what the
+    cross-validation left.
 
     Parameters
     ----------
@@ -147,15 +151,19 @@ def selection_surface(
     if n_C < 1 or n_gamma < 1:
         raise ValueError(f"n_C and n_gamma must be at least 1, not {n_C} and {n_gamma}")
     criterion = criterion_of(estimator.selection)
+    # The machines' C is that of weights with a mean of one.
+    unit = float(bank.C[0] / estimator.C_[0])
     with blas_threads_for(bank.data.class_index.size):
         columns = _columns(machine, bank.C.size)
-        chosen = np.unique(np.stack([bank.C[columns], bank.gamma[columns]], axis=1), axis=0)
+        chosen = np.unique(np.stack([estimator.C_[columns], bank.gamma[columns]], axis=1), axis=0)
         C = _around(estimator.shrinkage_ * chosen[:, 0], _DECADES_C, n_C)
         gamma = _around(chosen[:, 1], _DECADES_GAMMA, n_gamma if bank.data.kernel.tunable else 1)
         if criterion == "evidence":
-            values = _evidence(bank, columns, C, gamma, estimator.C)
+            given_C = None if estimator.C is None else unit * estimator.C
+            values = _evidence(bank, columns, unit * C, gamma, given_C)
         else:
-            values = _errors(bank, criterion, columns, C, gamma)
+            settings = DEFAULT if estimator.search is None else estimator.search
+            values = _errors(bank, criterion, columns, unit * C, gamma, settings)
     return SelectionSurface(criterion, C, gamma, values, chosen[:, 0], chosen[:, 1], estimator.shrinkage_)
 
 
@@ -169,22 +177,52 @@ def _why_not(estimator: Any) -> str:
     return f"{name} keeps no surface; LSSVMClassifier and SVMClassifier(C=None, gamma=None) do"
 
 
+class _AtRidges(Samples):
+    """Samples with the path of ridges that is to be shown, in place of the one that is searched."""
+
+    def __init__(self, kernel: Kernel, part: Part, ridges: Array):
+        super().__init__(kernel, [part])
+        self.order = np.argsort(ridges, kind="stable")
+        self.log_ridges = np.log(ridges[self.order])
+
+    def _grid(self, lifts: Array, magnitudes: Array, per_decade: int) -> Array:
+        return self.log_ridges
+
+    def errors(self, criterion: Literal["loo", "gcv"], gamma: float) -> Array:
+        """Return the criterion at every ridge, summed over rows, shape (R, L); NaN where there is none."""
+        costs = np.empty((self.order.size, self.n_columns))
+        costs[self.order] = self.path(criterion, gamma).costs[:, 0]
+        return np.where(np.isfinite(costs), costs, np.nan)
+
+
+class _AtRidgesGrouped(_AtRidges, GroupedSamples):
+    """The same where groups of rows are left out together."""
+
+
 def _errors(
-    bank: LSSVMBank, criterion: Literal["loo", "gcv"], columns: Array, C: Array, gamma: Array
+    bank: LSSVMBank,
+    criterion: Literal["loo", "gcv"],
+    columns: Array,
+    C: Array,
+    gamma: Array,
+    settings: SearchSettings,
 ) -> Array:
     """Return the mean criterion of a row in a machine, shape (n_gamma, n_C)."""
-    groups = _groups(bank, criterion, columns)
-    size = max(int((_OPERATIONS / len(groups)) ** (1 / 3)), _FEWEST_ROWS)
+    data = bank.data.with_kernel(bank.kernel)  # what is computed of the rows is not kept with the estimator
+    groups = row_groups(data, bank.codebook, criterion)[1]
+    data.use_features(features_to_use(data, groups) is not None)
+    share = _affordable(groups, settings.operations / (_EIGEN * len(settings.octaves)))
     values, weight = np.zeros((gamma.size, C.size)), 0.0
-    for group in groups:
+    for group in _some(groups, columns):
         mask = np.isin(group.columns, columns)
-        part = group.few(size)
+        part = _part(group, share, settings)
+        kind = _AtRidgesGrouped if criterion == "loo" and part.left_out is not None else _AtRidges
         # A sample stands for the whole group, so that every group counts as much as it has rows.
-        share = group.total / float(part.weights.sum())
+        factor = group.total / float(part.weights.sum())
         for row, value in enumerate(gamma):
-            # A stack of one: its decomposition is forgotten once all C have used it.
-            costs = Samples(bank.data.kernel, [part]).costs(criterion, float(value), 1.0 / C)
-            values[row] += share * costs[:, 0, mask].sum(axis=1)
+            # A new object each time: its decomposition is forgotten once all C have used it.
+            costs = kind(data.kernel, part, 1.0 / C).errors(criterion, float(value))
+            values[row] += factor * costs[:, mask].sum(axis=1)
         weight += group.total * int(mask.sum())
         group.release()
     return values / weight
@@ -193,7 +231,8 @@ def _errors(
 def _evidence(bank: LSSVMBank, columns: Array, C: Array, gamma: Array, given_C: float | None) -> Array:
     """Return the summed level-three log-evidence of the machines, shape (n_gamma, n_C)."""
     values = np.full((gamma.size, C.size), np.nan)
-    groups = _groups(bank, "evidence", columns)
+    data = bank.data.with_kernel(bank.kernel)
+    groups = _some(row_groups(data, bank.codebook, "evidence")[1], columns)
     asked = [np.flatnonzero(np.isin(group.columns, columns)) for group in groups]
     for row, value in enumerate(gamma):
         levels = [group.level_two(float(value), True) for group in groups]
@@ -208,9 +247,8 @@ def _evidence(bank: LSSVMBank, columns: Array, C: Array, gamma: Array, given_C: 
     return values
 
 
-def _groups(bank: LSSVMBank, criterion: Selection, columns: Array) -> list[RowGroupGram]:
+def _some(groups: list[RowGroupGram], columns: Array) -> list[RowGroupGram]:
     """Return the groups of rows behind some columns, evenly chosen ones if there are many."""
-    groups = row_groups(bank.data, bank.codebook, criterion)[1]
     groups = [group for group in groups if np.isin(group.columns, columns).any()]
     if len(groups) <= _GROUPS:
         return groups
