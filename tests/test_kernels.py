@@ -52,6 +52,20 @@ def test_equals_the_oracle(name):
     assert_allclose(kernel.apply(kernel.base_among(X, some), gamma), K[np.ix_(some, some)], rtol=1e-12)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(
+    "kernel", [*(kernel for kernel, _, _ in KERNELS.values()), Polynomial(2, centred=True)]
+)
+def test_what_is_kept_of_the_training_rows_changes_no_digit(kernel, form):
+    X, Z = rows(13), rows(7, seed=1)
+    kernel = kernel.fitted(Z, np.ones(7))
+    to_rows = kernel.to_rows(form(Z))
+    for _ in range(2):
+        assert_array_equal(to_rows(X), kernel.base(X, form(Z)))
+        assert_array_equal(to_rows(sparse.csr_array(X)), kernel.base(sparse.csr_array(X), form(Z)))
+        assert_allclose(to_rows(X), kernel.base(X, Z), rtol=1e-10, atol=1e-12)
+
+
 @every_kernel
 def test_single_precision(name):
     kernel, oracle, gamma = KERNELS[name]

@@ -1,5 +1,7 @@
 """The bank of least-squares machines against dense solves, refits and the primal."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ import naive
 from conftest import blobs
 from polymargin import Codebook
 from polymargin.codebooks import ecoc, minimal, one_vs_all, one_vs_one
-from polymargin.kernels import resolve_kernel
+from polymargin.kernels import RBF, resolve_kernel
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.solvers import ridge as ridge_solvers
 from polymargin.solvers.centring import centre
@@ -386,3 +388,36 @@ def test_a_given_matrix_in_single_precision_is_a_kernel():
     ]
     margins = [bank.margins(exact) for bank in banks]
     assert_allclose(margins[1], margins[0], atol=0.02)
+
+
+class CountedRBF(RBF):
+    """Counts how often it looks at the training rows."""
+
+    prepared = 0
+
+    def to_rows(self, Z):
+        self.prepared += 1
+        return super().to_rows(Z)
+
+
+@pytest.mark.parametrize("gamma", [0.4, np.array([0.4, 0.4, 0.4, 0.2, 0.4, 0.3])])
+def test_one_row_after_the_other_costs_its_own_work_only(gamma):
+    kernel, book = CountedRBF(), one_vs_one(4)
+    data = TrainingRows(kernel, X, Y_INDEX, np.ones(len(X)))
+    bank = fit_lssvm_bank(data, book, C=2.0, gamma=gamma)
+    kernel.prepared = 0
+    together = bank.margins(X_NEW)
+    one_by_one = np.vstack([bank.margins(X_NEW[[row]]) for row in range(len(X_NEW))])
+    assert_allclose(one_by_one, together, rtol=1e-12)
+    assert kernel.prepared == 1
+    K = [RBF().gram(X_NEW, X, value) for value in np.broadcast_to(gamma, 6)]
+    expected = [values @ coef + b for values, coef, b in zip(K, bank.dual_coef, bank.intercept, strict=True)]
+    assert_allclose(together, np.transpose(expected), rtol=1e-10)
+
+
+def test_what_is_kept_for_new_rows_is_not_stored():
+    bank, _ = bank_for("rbf")
+    before = pickle.dumps(bank)
+    margins = bank.margins(X_NEW)
+    assert pickle.dumps(bank) == before
+    assert_array_equal(pickle.loads(before).margins(X_NEW), margins)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from polymargin.codebooks import Codebook
@@ -106,6 +108,7 @@ class Coupling(ProbabilisticDecoder):
         return reweighted(np.log(p / p.sum(axis=1, keepdims=True)), self.prior_shift_)
 
 
+@lru_cache
 def _pairs_in_order(codebook: Codebook) -> tuple[Array, Array]:
     """Return the columns of the pairs (0, 1), (0, 2), …, and whether the first class is on the positive side."""
     positive, negative = codebook.matrix.argmax(axis=0), codebook.matrix.argmin(axis=0)

@@ -65,6 +65,10 @@ class Kernel(ABC):
     def apply(self, base: Array, gamma: float) -> Array:
         """Return the kernel values for ``base``, in a new array of the same shape."""
 
+    def to_rows(self, Z: Any) -> Callable[[Any], Array]:
+        """Return what computes ``base(X, Z)`` of any X; what depends on Z alone is computed once."""
+        return lambda X: self.base(X, Z)
+
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
         """Return the derivative of the kernel values in log gamma, in a new array; zero where there is no gamma."""
         return np.zeros_like(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +35,7 @@ class Blend(Kernel):
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return both distances, as the two parts of complex numbers."""
         if Z is not None:
-            return self._both(_LAPLACIAN.base(X, Z), _RBF.base(X, Z))
+            return self.to_rows(Z)(X)
         rough, smooth = _LAPLACIAN.strips(X), _RBF.strips(X)
         base = symmetric(
             X.shape[0],
@@ -43,6 +44,11 @@ class Blend(Kernel):
         )
         np.fill_diagonal(base, 0.0)
         return base
+
+    def to_rows(self, Z: Any) -> Callable[[Any], Array]:
+        """Return what computes both distances of any rows from those of Z."""
+        rough, smooth = _LAPLACIAN.to_rows(Z), _RBF.to_rows(Z)
+        return lambda X: self._both(rough(X), smooth(X))
 
     def _both(self, rough: Array, smooth: Array) -> Array:
         base = np.empty(rough.shape, dtype=np.complex128)

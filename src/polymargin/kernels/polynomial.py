@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,6 +49,13 @@ class Polynomial(Kernel):
         products -= np.asarray(X @ self.centre)[:, np.newaxis]
         products -= np.asarray(Z @ self.centre)[np.newaxis, :] - self.centre @ self.centre
         return products
+
+    def to_rows(self, Z: Any) -> Callable[[Any], Array]:
+        """Return what computes the inner products of any rows with those of Z."""
+        if self.centre is None or sparse.issparse(Z):
+            return super().to_rows(Z)
+        centre, centred = self.centre, Z - self.centre
+        return lambda X: self.base(X, Z) if sparse.issparse(X) else inner_products(X - centre, centred)
 
     def base_diagonal(self, X: Any) -> Array:
         """Return the squared norms."""

@@ -20,10 +20,24 @@ class RBF(Kernel):
             base = symmetric(X.shape[0], self.strips(X))
             np.fill_diagonal(base, 0.0)
             return base
-        if not sparse.issparse(X) and not sparse.issparse(Z):
-            centre = Z.mean(axis=0)
-            X, Z = X - centre, Z - centre
-        return _squared_distances(X, squared_norms(X), Z, squared_norms(Z))
+        return self.to_rows(Z)(X)
+
+    def to_rows(self, Z: Any) -> Callable[[Any], Array]:
+        """Return what computes the distances of any rows from those of Z."""
+        if sparse.issparse(Z):
+            own_norms = squared_norms(Z)
+            return lambda X: _squared_distances(X, squared_norms(X), Z, own_norms)
+        centre = Z.mean(axis=0)
+        centred = Z - centre
+        norms = squared_norms(centred)
+
+        def distances(X: Any) -> Array:
+            if sparse.issparse(X):
+                return _squared_distances(X, squared_norms(X), Z, squared_norms(Z))
+            X = X - centre
+            return _squared_distances(X, squared_norms(X), centred, norms)
+
+        return distances
 
     def strips(self, X: Any) -> Callable[[slice, slice], Array]:
         """Return what computes the distances of some rows of X from others; see `symmetric`."""

@@ -7,8 +7,8 @@ the same kernel share one factorisation, which also gives their exact leave-one-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -124,6 +124,27 @@ class LSSVMBank:
             margins[np.ix_(group.rows, group.columns)] += group.shift(np.ones(group.rows.size, dtype=bool))
         return margins
 
+    @cached_property
+    def _base_to_rows(self) -> Callable[[Any], Array]:
+        """What computes the kernel's base matrix between new rows and the training rows."""
+        return self.kernel.to_rows(self.data.X)
+
+    @cached_property
+    def _terms(self) -> list[tuple[float, Array, Array | None, Array]]:
+        """Of every gamma: its machines, the rows they use (None: all), and their coefficients."""
+        terms = []
+        for gamma in np.unique(self.gamma):
+            columns = np.flatnonzero(self.gamma == gamma)
+            used = self.dual_coef[columns].any(axis=0)
+            whole = columns.size == self.gamma.size and bool(used.all())
+            coef = self.dual_coef if whole else self.dual_coef[np.ix_(columns, used)]
+            terms.append((float(gamma), columns, None if used.all() else used, coef))
+        return terms
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is kept for the next rows is computed anew where the machines come to.
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
     def margins(self, X: Any) -> Array:
         """Return z of every machine for new rows, shape (m, L)."""
         margins = np.empty((X.shape[0], self.intercept.size))
@@ -208,16 +229,13 @@ class LSSVMBank:
 
     def _base_blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
         for rows in _blocks(X.shape[0], self.data.X.shape[0]):
-            yield rows, self.data.kernel.base(X[rows], self.data.X)
+            yield rows, self._base_to_rows(X[rows])
 
     def _margins_from_base(self, base: Array) -> Array:
         margins = np.empty((base.shape[0], self.intercept.size))
-        for gamma in np.unique(self.gamma):
-            columns = np.flatnonzero(self.gamma == gamma)
-            used = self.dual_coef[columns].any(axis=0)
-            part = base if used.all() else base[:, used]
-            values = self.data.kernel.apply(part, gamma)
-            margins[:, columns] = values @ self.dual_coef[np.ix_(columns, used)].T
+        for gamma, columns, used, coef in self._terms:
+            values = self.data.kernel.apply(base if used is None else base[:, used], gamma)
+            margins[:, columns] = values @ coef.T
         return margins + self.intercept
 
     def _base_diagonal(self, X: Any) -> Array:
