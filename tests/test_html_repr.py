@@ -95,6 +95,41 @@ def test_choices_are_those_of_the_estimator(data):
     assert table["leave-one-out accuracy"] == f"{right:.1%}"
 
 
+def tried(page):
+    """The tables of what was tried: for each its title, and its rows as dicts."""
+    for title, table in re.findall(r"<details><summary>(What was tried.*?)</summary>(.*?)</details>", page):
+        cells = [
+            [html.unescape(re.sub("</?b>", "", cell)) for cell in re.findall("<td>(.*?)</td>", row)]
+            for row in re.findall("<tr>(.*?)</tr>", table)
+        ]
+        yield title, [dict(zip(cells[0], row, strict=True)) for row in cells[1:]]
+
+
+def test_what_was_tried_is_shown(data):
+    model = LSSVMClassifier().fit(*data)
+    ((title, shown),) = tried(model._repr_html_())
+    assert title == "What was tried"
+    known, order = model.search_results_, np.argsort(model.search_results_["loss"], kind="stable")
+    assert [row["kernel"] for row in shown] == [known["kernel"][n] for n in order]
+    assert [row["cross-fitted log-loss"] for row in shown] == [f"{known['loss'][n]:.4g}" for n in order]
+    assert [row["chosen"] for row in shown] == ["yes" if known["chosen"][n] else "" for n in order]
+    chosen = next(row for row in shown if row["chosen"])
+    assert chosen["C"] == f"{model.C_[0]:.4g}"
+    assert chosen["gamma"] == f"{model.gamma_[0]:.4g}"
+    assert float(chosen["C divided by"]) == model.shrinkage_
+    assert "What was tried" not in LSSVMClassifier(2.0, kernel="rbf").fit(*data)._repr_html_()
+
+
+def test_members_of_a_pool_show_what_each_has_tried(data):
+    members = [LSSVMClassifier(), LSSVMClassifier(kernel="linear", coding="one-vs-all")]
+    model = AutoKernelClassifier(members).fit(*data)
+    first, second = tried(model._repr_html_())
+    assert first[0] == f"What was tried by {model.members_[0].kernel_.name}, one-vs-one"
+    assert second[0] == "What was tried by linear, one-vs-all"
+    assert len(first[1]) == len(model.members_[0].search_results_["loss"])
+    assert {row["gamma"] for row in second[1]} == {"–"}
+
+
 def test_a_C_that_decodes_better_is_named(data):
     model = LSSVMClassifier(kernel="rbf", decoding="hamming").fit(*data)
     assert "smaller C" not in rows(model._repr_html_())

@@ -436,3 +436,13 @@ def test_loo_exact_gives_probabilities_and_says_how_it_chose(tmp_path):
     again = load_model(tmp_path / "model.pmm")
     assert again.selection == "loo-exact"
     assert_allclose(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_search_results_are_in_the_unit_of_the_weights():
+    X, y = load_iris(return_X_y=True)
+    X = X + np.random.default_rng(0).normal(scale=0.01, size=X.shape)
+    plain = LSSVMClassifier(kernel="rbf").fit(X, y)
+    heavy = LSSVMClassifier(kernel="rbf").fit(X, y, sample_weight=np.full(150, 8.0))
+    assert_allclose(heavy.search_results_["C"], np.divide(plain.search_results_["C"], 8.0))
+    chosen = heavy.search_results_["chosen"].index(True)
+    assert heavy.search_results_["C"][chosen] == heavy.C_[0]

@@ -197,11 +197,42 @@ def test_pools_and_machines_without_a_surface():
         assert "regions" in figures(summary)
         if isinstance(estimator, AutoKernelClassifier):
             assert "Members of the pool" in page
-            names = {row["name"] for row in summary["model"]["candidates"]["rows"]}
+            names = {row["name"] for row in summary["model"]["members"]}
             assert names == {"blend, one-vs-one", "poly, degree 2, one-vs-all", "poly, degree 2, one-vs-one"}
         else:
             assert ('id="codebook"' in page) == isinstance(estimator, PosteriorSVMClassifier)
             assert "There is no picture of the choice" in summary["text"]["surface"]
+
+
+def test_what_was_tried_is_a_table():
+    X, y = load_iris(return_X_y=True)
+    for estimator in (LSSVMClassifier(), AutoKernelClassifier(), LSSVMClassifier(decoding="hamming")):
+        model = make_pipeline(StandardScaler(), estimator).fit(X, y)
+        summary = fit_summary(
+            model, X, y, title="iris", log_proba=np.log(np.full((150, 3), 1 / 3)), classes=model.classes_
+        )
+        found, page = summary["model"]["tried"], render_page(summary)
+        members = getattr(model[-1], "members_", [model[-1]])
+        assert sorted(row["loss"] for row in found["rows"]) == sorted(
+            loss for member in members for loss in member.search_results_["loss"]
+        )
+        assert sum(row["chosen"] for row in found["rows"]) == len(members)
+        assert "What was tried" in page
+        section = page[page.index('id="tried"') :].partition("</section>")[0]
+        assert section.count('class="best"') == len(members)
+        assert all(f">{row['loss']:.4f}<" in section for row in found["rows"])
+        by = (
+            "mean squared leave-one-out error"
+            if members[0].decoding == "hamming"
+            else "cross-fitted log-loss"
+        )
+        assert by in summary["text"]["tried"]
+        assert ("Members of the pool" in page) == isinstance(estimator, AutoKernelClassifier)
+    given = make_pipeline(LSSVMClassifier(2.0, kernel="rbf", gamma=0.1)).fit(X, y)
+    summary = fit_summary(
+        given, X, y, title="iris", log_proba=given.predict_log_proba(X), classes=given.classes_
+    )
+    assert 'id="tried"' not in render_page(summary)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])

@@ -16,7 +16,8 @@ _NAMES = 8
 _CHEAP = 20_000
 #: What is computed when first asked for, and kept under this name.
 _LAZY = {"loo_log_proba_": "_loo_log_proba", "loo_log_loss_": "_loo_log_proba"}
-_SELECTIONS = {
+#: What a parameter ``selection`` means.
+SELECTIONS = {
     None: "approximate leave-one-out log-loss",  # of kernel logistic regression, which has no other
     "loo": "squared leave-one-out errors",
     "loo-exact": "squared leave-one-out errors of all rows",
@@ -74,7 +75,33 @@ def choices_table(estimator: Any) -> str:
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _choices(estimator)
     )
-    return f'{_STYLE}<div class="{_MARK}"><table><tbody>{rows}</tbody></table></div>'
+    tried = "".join(_tried_tables(estimator))
+    return f'{_STYLE}<div class="{_MARK}"><table><tbody>{rows}</tbody></table>{tried}</div>'
+
+
+def _tried_tables(estimator: Any) -> Iterator[str]:
+    """Yield what was tried, by every member of a pool, as tables that are opened by a click."""
+    from polymargin.estimators._tried import in_words, searches  # whose package imports this
+
+    pool = hasattr(estimator, "members_")
+    for found in searches(estimator):
+        names = ("kernel", "C", "gamma", "C divided by", found.loss_name, "chosen")
+        head = "".join(f"<td><b>{escape(name)}</b></td>" for name in names)
+        body = ""
+        for row in found.rows:
+            chosen = "yes" if row["chosen"] else ""
+            cells = (
+                row["kernel"],
+                in_words(row["C"]),
+                in_words(row["gamma"]),
+                f"{row['smaller_C']:g}",
+                f"{row['loss']:.4g}",
+                chosen,
+            )
+            body += "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        of = f" by {escape(found.model)}" if pool else ""
+        sample = f", compared on a sample of {found.n_rows} rows" if found.sampled else ""
+        yield f"<details><summary>What was tried{of}{sample}</summary><table><tr>{head}</tr>{body}</table></details>"
 
 
 def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
@@ -88,7 +115,7 @@ def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
         if kernel.tunable:
             yield "gamma", _span(estimator.gamma_)
         if estimator.C is None or (estimator.gamma is None and kernel.tunable):
-            yield "chosen by", _SELECTIONS[getattr(estimator, "selection", None)]
+            yield "chosen by", SELECTIONS[getattr(estimator, "selection", None)]
         if getattr(estimator, "shrinkage_", 1.0) != 1.0:
             yield "smaller C", f"by a factor of {estimator.shrinkage_:g}: its outputs decode better"
     if getattr(estimator, "kernel_losses_", None):

@@ -81,7 +81,12 @@ def chosen(classifier: Any) -> dict[str, Any]:
     """
     if hasattr(classifier, "members_"):
         members = zip(classifier.weights_.tolist(), classifier.members_, strict=True)
-        return {"members": [{"weight": weight, **chosen(member)} for weight, member in members]}
+        return {
+            "members": [
+                {"weight": weight, "log_loss": float(member.loo_log_loss_), **chosen(member)}
+                for weight, member in members
+            ]
+        }
     facts = {
         "kernel": classifier.kernel_.name,
         "C": _one_or_range(classifier.C_),
@@ -89,9 +94,24 @@ def chosen(classifier: Any) -> dict[str, Any]:
         "coding": getattr(classifier, "coding", None),
         "decoding": getattr(classifier, "decoding", None),
         "kernel_losses": getattr(classifier, "kernel_losses_", None),
+        "search_results": _search_results(classifier),
         "n_support": len(getattr(classifier, "support_", ())),
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _search_results(classifier: Any) -> dict[str, Any] | None:
+    """Return what was tried, best first, as plain JSON; None where there was nothing to compare."""
+    from polymargin.estimators._tried import searches
+
+    for found in searches(classifier):
+        return {
+            "compared_by": found.loss_name,
+            "n_rows": found.n_rows,
+            "candidates": found.rows,
+            "runner_up": found.runner_up,
+        }
+    return None
 
 
 def _one_or_range(values: Any) -> float | list[float]:

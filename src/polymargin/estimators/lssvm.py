@@ -87,6 +87,11 @@ default="one-vs-one"
         The class labels.
     kernel_ : Kernel
         The kernel.
+    search_results_ : dict of str to list, or None
+        What was compared, as columns, one entry for every candidate: "kernel", "C", "gamma", "smaller_C" (how many
+        times smaller C is than the one of the least leave-one-out errors), "loss" (the decoder's cross-fitted
+        log-loss, or the machines' mean squared leave-one-out error where it learns no probabilities), "chosen", and
+        "n_rows", on how many rows. ``pandas.DataFrame(search_results_)`` shows it. None if there was one candidate.
     kernel_losses_ : dict of str to float, or None
         The honest loss of every kernel that was tried; None if there was nothing to choose.
     codebook_ : Codebook
@@ -211,6 +216,8 @@ default="one-vs-one"
         self.bank_: LSSVMBank = choice.bank
         self._chosen_log_proba = choice.log_proba
         self.search_results_ = choice.table
+        if self.search_results_ is not None:  # in the unit of the weights that were given, as `C_` is
+            self.search_results_["C"] = [C / self._weight_unit for C in self.search_results_["C"]]
         self.kernel_losses_ = choice.kernel_losses
         self.shrinkage_ = 1.0 if choice.chosen is None else choice.chosen.smaller
         self.n_support_ = np.bincount(data.class_index, minlength=codebook.n_classes)

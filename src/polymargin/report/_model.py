@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from polymargin._html import SELECTIONS
+from polymargin.estimators._tried import in_words, searches
 from polymargin.plots import decision_regions
 from polymargin.selection import selection_surface
 
@@ -36,31 +38,52 @@ def model_parts(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Pa
     estimator = model[-1]
     return {
         "estimator": type(estimator).__name__,
-        "candidates": _candidates(estimator),
+        "members": _members(estimator),
+        "tried": _tried(estimator),
         "codebook": _codebook(estimator),
         "surface": _surface(estimator),
         "regions": _regions(model, X, y, feature_names),
     }
 
 
-def _candidates(estimator: Any) -> Part | None:
-    """Return what the estimator chose among by itself: kernels, or the members of a pool."""
-    losses = getattr(estimator, "kernel_losses_", None)
-    if losses:
-        best = min(losses, key=losses.__getitem__)
-        rows = [{"name": name, "loss": float(loss), "taken": name == best} for name, loss in losses.items()]
-        return {"of": "kernels", "rows": sorted(rows, key=lambda row: row["loss"])}
-    if hasattr(estimator, "members_"):
-        rows = [
+def _members(estimator: Any) -> list[Part] | None:
+    """Return the members of a pool, least log-loss first."""
+    if not hasattr(estimator, "members_"):
+        return None
+    rows = [
+        {
+            "name": f"{member.kernel_.name}, {member.coding}",
+            "loss": float(member.loo_log_loss_),
+            "weight": float(weight),
+        }
+        for member, weight in zip(estimator.members_, estimator.weights_, strict=True)
+    ]
+    return sorted(rows, key=lambda row: row["loss"])
+
+
+def _tried(estimator: Any) -> Part | None:
+    """Return the kernels and values of C that were compared, by the members of a pool too."""
+    found = searches(estimator)
+    if not found:
+        return None
+    return {
+        "loss_name": found[0].loss_name,
+        "proposed_by": SELECTIONS[getattr(getattr(estimator, "members_", [estimator])[0], "selection", None)],
+        "n_rows": found[0].n_rows if found[0].sampled else None,
+        "of_members": hasattr(estimator, "members_"),
+        "rows": [
             {
-                "name": f"{member.kernel_.name}, {member.coding}",
-                "loss": float(member.loo_log_loss_),
-                "weight": float(weight),
+                **row,
+                "member": search.model,
+                "C": in_words(row["C"]),
+                "gamma": in_words(row["gamma"]),
+                "least_C": float(np.min(row["C"])),
+                "least_gamma": None if row["gamma"] is None else float(np.min(row["gamma"])),
             }
-            for member, weight in zip(estimator.members_, estimator.weights_, strict=True)
-        ]
-        return {"of": "members", "rows": sorted(rows, key=lambda row: row["loss"])}
-    return None
+            for search in found
+            for row in search.rows
+        ],
+    }
 
 
 def _codebook(estimator: Any) -> Part | None:

@@ -28,8 +28,13 @@ def with_sentences(summary: Summary) -> Summary:
         text["ranking"] = _ranking(summary)
     if summary["model"]["codebook"]:
         text["codebook"] = _codebook(summary)
-    if summary["model"]["candidates"]:
-        text["candidates"] = _candidates(summary)
+    if summary["model"]["members"]:
+        text["members"] = (
+            "The members of the pool, by their log-loss on held-out rows. The weight tells how much a member counts; "
+            "the pool is usually better than the best of them."
+        )
+    if summary["model"]["tried"]:
+        text["tried"] = _tried(summary)
     if summary["reliability"]:
         text |= {
             "reliability": _reliability(summary),
@@ -95,14 +100,17 @@ def _ranking(summary: Summary) -> str:
     return f"{how} The first {close} lie within one standard deviation of the best: take them as equals."
 
 
-def _candidates(summary: Summary) -> str:
-    found = summary["model"]["candidates"]
-    if found["of"] == "kernels":
-        return "The kernels that were tried, by their honest loss on the training rows, or on a sample of many rows."
-    return (
-        "The members of the pool, by their log-loss on held-out rows. The weight tells how much a member counts; the "
-        "pool is usually better than the best of them."
+def _tried(summary: Summary) -> str:
+    found = summary["model"]["tried"]
+    what = "the kernel and C" if len({row["kernel"] for row in found["rows"]}) > 1 else "C"
+    on = "" if found["n_rows"] is None else f", on a sample of {found['n_rows']} rows"
+    how = (
+        f"The candidates for {what}: for every kernel, {found['proposed_by']} propose C and gamma. They are compared "
+        f"by the {found['loss_name']}{on}; smaller is better."
     )
+    if any(row["smaller_C"] != 1.0 for row in found["rows"]):
+        how += " A smaller C is taken only if it lowers the loss significantly."
+    return how
 
 
 def _reliability(summary: Summary) -> str:
