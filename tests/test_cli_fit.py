@@ -107,6 +107,91 @@ def test_auto_is_the_default_and_shows_its_members(tmp_path):
     assert model[-1].verbose == 0
 
 
+def test_the_runner_up_is_named(folder, tmp_path):
+    result = run(folder / "flowers.csv", "-m", "ls-svm", "-o", tmp_path / "m.skops")
+    classifier = polymargin.load(folder / "flowers.skops")[-1]
+    tried = pd.DataFrame(classifier.search_results_)
+    name, loss = tried.loc[tried["chosen"], ["kernel", "loss"]].iloc[0]
+    other, least = tried[tried["kernel"] != name].sort_values("loss").iloc[0][["kernel", "loss"]]
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("chosen by")]
+    assert line.startswith(f"chosen by the cross-fitted log-loss on 150 rows: {name}")
+    assert f"({loss:.4f}); runner-up: {other}" in line
+    assert line.endswith(f"({least:.4f})")
+    found = json.loads((folder / "flowers.json").read_text())["chosen"]["search_results"]
+    assert found["runner_up"]["kernel"] == other
+    assert [row["loss"] for row in found["candidates"]] == sorted(classifier.search_results_["loss"])
+    assert found["n_rows"] == 150
+    given = run(
+        folder / "flowers.csv", "-m", "svm", "-k", "linear", "--sample", 60, "-o", tmp_path / "m.skops"
+    )
+    assert "runner-up" not in given.stdout
+
+
+def test_groups_are_held_out_together(tmp_path):
+    frame = flowers().drop(columns=["colour"]).fillna(0.0)
+    frame["plant"] = [f"p{i // 3}" for i in range(150)]
+    frame[[*frame.columns[:-2], "plant", "kind"]].to_csv(tmp_path / "f.csv", index=False)
+    options = ["-m", "ls-svm", "-k", "rbf", "-o", tmp_path / "m.skops", "--json"]
+    result = run(tmp_path / "f.csv", "--groups", "plant", *options)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert "plant" not in document["columns"]
+    assert document["n_groups"] == 50
+    pipeline = polymargin.load(tmp_path / "m.skops")
+    again = polymargin.LSSVMClassifier(kernel="rbf", random_state=0)
+    again.fit(pipeline[:-1].transform(frame), frame["kind"], groups=frame["plant"])
+    assert_allclose(document["quality"]["log_loss"], again.loo_log_loss_)
+    single = json.loads(run(tmp_path / "f.csv", "--drop", "plant", *options).stdout)
+    assert single["quality"]["log_loss"] != document["quality"]["log_loss"]
+    # Folds keep them together, too.
+    result = run(tmp_path / "f.csv", "--groups", "plant", *options, "-d", "hamming")
+    assert json.loads(result.stdout)["quality"]["method"] == "5 folds"
+
+
+def test_folds_hold_out_no_part_of_a_group():
+    from polymargin.cli._quality import _folds
+
+    random = np.random.default_rng(0)
+    groups = random.integers(0, 40, 200)
+    index = np.where(groups == 7, 2, random.integers(0, 2, 200))  # all rows of class 2 are one group
+    tested, folds = _folds(index, groups, 0)
+    assert_allclose(np.sort(np.concatenate(folds)), np.arange(tested.size))
+    for held in folds:
+        assert not set(groups[tested[held]]) & set(np.delete(groups, tested[held]))
+    assert set(np.arange(200)) - set(tested) == set(np.flatnonzero(groups == 7))
+
+
+def copied(tmp_path, n_copies=30):
+    frame = flowers().drop(columns=["colour", "wild"]).fillna(0.0)
+    frame.iloc[:, :4] += np.random.default_rng(0).normal(scale=0.01, size=(150, 4))
+    frame["plant"] = np.arange(150)
+    frame = pd.concat([frame, frame.iloc[::5][:n_copies]])
+    frame[[*frame.columns[:4], "plant", "kind"]].to_csv(tmp_path / "copied.csv", index=False)
+    return tmp_path / "copied.csv"
+
+
+@pytest.mark.parametrize("options", [["-k", "linear"], ["-d", "hamming", "-k", "linear"]])
+def test_copies_are_a_note(tmp_path, options, recwarn):
+    file, page = copied(tmp_path), tmp_path / "page.html"
+    report = [] if "hamming" in options else ["--report", page]
+    common = [file, "-m", "ls-svm", *options, "-o", tmp_path / "m.skops", "--json"]
+    result = run(*common, *report, "--drop", "plant")
+    assert result.exit_code == 0, result.stderr
+    (note,) = [line for line in result.stderr.splitlines() if "copies" in line]
+    assert note.startswith("note: 30 of 180 rows are copies of other rows with the same label")
+    assert "--groups" in note
+    assert "UserWarning" not in result.stderr
+    assert "np.arange" not in note
+    assert not [warning for warning in recwarn if "copies" in str(warning.message)]
+    assert note.removeprefix("note: ") in json.loads(result.stdout)["notes"]
+    if report:
+        assert "30 of 180 rows are copies of other rows" in page.read_text()
+    # Whoever says what belongs together is not told, whether it is the copies or nothing.
+    told = run(*common, "--groups", "plant")
+    assert told.exit_code == 0, told.stderr
+    assert "copies" not in told.stderr
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -204,6 +289,10 @@ def test_more_rows_than_memory_is_refused_before_they_are_read(monkeypatch, fold
         (["FILE", "--drop", "x"], "has no column 'x'"),
         (["FILE", "--drop", "kind", "--target", "kind"], "the target 'kind' is dropped"),
         (["FILE", "--weight", "x"], "there is no column 'x' for the weights"),
+        (["FILE", "--groups", "x", "-m", "ls-svm"], "there is no column 'x' for the groups"),
+        (["FILE", "--groups", "colour", "-m", "ls-svm"], "has no group in the column 'colour'"),
+        (["FILE", "--groups", "wild", "--weight", "wild", "-m", "ls-svm"], "both the weights and the groups"),
+        (["wine", "--groups", "x", "-m", "ls-svm"], "name columns of a file"),
         (["FILE", "-m", "knn"], "unknown model 'knn'"),
         (["FILE", "-k", "cosine", "-m", "svm"], "unknown kernel 'cosine'"),
         (["FILE", "-c", "ecoc"], "--coding is not for --model auto; choose --model ls-svm or svm"),

@@ -7,6 +7,7 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris, load_wine
@@ -284,6 +285,24 @@ def test_command_counts_rows_without_a_label(iris_file):
     assert "2 of 150 rows have no label" in result.stderr
     document = json.loads(result.stdout)
     assert (document["rows"], document["unlabelled"]) == (148, 2)
+
+
+def test_copies_are_a_note_and_no_python_warning(tmp_path, recwarn):
+    X, y = load_iris(return_X_y=True)
+    X = X + np.random.default_rng(0).normal(scale=0.01, size=X.shape)
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(kind=np.array(["x", "y", "z"])[y])
+    pd.concat([frame, frame.iloc[::5]]).to_csv(tmp_path / "copied.csv", index=False)
+    options = ["-m", "auto", "-r", 1, "--journal", tmp_path / "journal"]
+    result = run(tmp_path / "copied.csv", *options, "--report", tmp_path / "page.html")
+    assert result.exit_code == 0, result.stderr
+    (note,) = [line for line in result.stderr.splitlines() if "copies" in line]
+    assert note.startswith("note: 30 of 180 rows are copies of other rows")
+    assert "30 of 180 rows are copies of other rows" in (tmp_path / "page.html").read_text()
+    assert not [warning for warning in recwarn if "copies" in str(warning.message)]
+    document = json.loads(run(tmp_path / "copied.csv", *options, "--json").stdout)
+    assert document["notes"] == [note.removeprefix("note: ")]
+    frame.to_csv(tmp_path / "plain.csv", index=False)
+    assert "copies" not in run(tmp_path / "plain.csv", *options).stderr
 
 
 def test_command_with_two_classes_has_one_dichotomy(tmp_path):

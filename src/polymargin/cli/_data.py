@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ def load_examples(
     *,
     drop: Sequence[str] = (),
     weight: str | None = None,
+    group: str | None = None,
     sample: int | None = None,
     seed: int = 0,
     max_categories: int = 100,
@@ -59,7 +61,7 @@ def load_examples(
     ----------
     data : str
         A file, or the name of a dataset.
-    target, drop, weight
+    target, drop, weight, group
         Columns of the file.
     sample, seed
         How many rows to draw, and how.
@@ -71,9 +73,9 @@ def load_examples(
     from polymargin import datasets, tables
 
     if not names_file(data):
-        if target is not None or drop or weight is not None:
+        if target is not None or drop or weight is not None or group is not None:
             raise ValueError(
-                "--target, --drop and --weight name columns of a file; datasets by name have their own"
+                "--target, --drop, --weight and --groups name columns of a file; datasets by name have their own"
             )
         examples = tables.sampled(tables.from_dataset(datasets.load(data)), sample, seed)
         check_rows(examples.labels.size)
@@ -83,5 +85,9 @@ def load_examples(
         scan = tables.scan_table(table, target, drop, progress)
     check_rows(scan.n_labelled if sample is None else min(sample, scan.n_labelled))
     with show_rows(f"reading {table.path.name}") as progress:
-        examples = tables.read_examples(scan, weight=weight, sample=sample, seed=seed, progress=progress)
-    return tables.choose_features(examples, scan, max_categories=max_categories)
+        examples = tables.read_examples(
+            scan, weight=weight, group=group, sample=sample, seed=seed, progress=progress
+        )
+    # What is no feature needs no notes.
+    features = replace(scan, kinds={name: kind for name, kind in scan.kinds.items() if name != group})
+    return tables.choose_features(examples, features, max_categories=max_categories)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
+    from polymargin.tables import Examples
 
 __all__ = ["Honest", "by_folds", "by_leave_one_out", "scores"]
 
@@ -54,52 +58,87 @@ def by_leave_one_out(classifier: Any, n_rows: int, weights: Array | None) -> Hon
     )
 
 
-def by_folds(
-    model: Any,
-    frame: Any,
-    labels: Array,
-    weights: Array | None,
-    seed: int,
-    advance: Callable[[int, int], None],
-) -> Honest:
-    """Fit a pipeline again in stratified folds; rows that are alone in their class are always learned from.
+def by_folds(model: Any, examples: Examples, seed: int, advance: Callable[[int, int], None]) -> Honest:
+    """Fit a pipeline again in stratified folds, which keep groups together, and rows with their likely copies.
+
+    Classes with a single row, or a single group, are always learned from.
 
     Parameters
     ----------
     model : Pipeline
-        Ends in a step ``classifier``; cloned.
-    frame, labels, weights
-        The examples.
+        Ends in a step ``classifier``, fitted; cloned.
+    examples : Examples
+        What it was fitted on.
     seed : int
         Of the folds.
     advance : callable
         Is told how many of how many folds are done.
     """
     from sklearn.base import clone
-    from sklearn.model_selection import StratifiedKFold
 
-    classes, index, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    alone = counts[index] == 1
-    tested = np.flatnonzero(~alone)
-    n_folds = int(min(_FOLDS, counts[counts > 1].min(initial=_FOLDS)))
-    if tested.size == 0:
-        raise ValueError("every class has a single row; nothing can be held out")
-    predicted = np.zeros(labels.size, dtype=np.int64)
+    frame, labels = examples.frame, examples.labels
+    classes, index = np.unique(labels, return_inverse=True)
+    groups = examples.groups if examples.groups is not None else _copies(model, frame, index)
+    tested, folds = _folds(index, groups, seed)
+    predicted = np.full(labels.size, -1, dtype=np.int64)
     log_proba = np.full((labels.size, classes.size), -np.inf) if hasattr(model, "predict_log_proba") else None
-    folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(tested, index[tested])
-    for number, (_, held) in enumerate(folds):
-        advance(number, n_folds)
+    for number, held in enumerate(folds):
+        advance(number, len(folds))
         out = tested[held]
         kept = np.delete(np.arange(labels.size), out)
-        weighted = {} if weights is None else {"classifier__sample_weight": weights[kept]}
-        fold = clone(model).fit(frame.iloc[kept], labels[kept], **weighted)
+        if (
+            np.unique(index[kept]).size < classes.size
+        ):  # of a class that is held out as a whole nothing is learned
+            continue
+        given = {"sample_weight": examples.weights, "groups": examples.groups}
+        given = {f"classifier__{name}": values[kept] for name, values in given.items() if values is not None}
+        with warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", r"\d+ of \d+ rows are copies", UserWarning
+            )  # which was said before
+            fold = clone(model).fit(frame.iloc[kept], labels[kept], **given)
         predicted[out] = np.searchsorted(classes, fold.predict(frame.iloc[out]))
         if log_proba is not None:
             log_proba[out] = fold.predict_log_proba(frame.iloc[out])
-    advance(n_folds, n_folds)
+    advance(len(folds), len(folds))
+    tested = np.flatnonzero(predicted >= 0)
+    if tested.size == 0:
+        raise ValueError("no fold leaves rows of every class to learn from; nothing can be held out")
     return Honest(
-        f"{n_folds} folds", tested, predicted[tested], None if log_proba is None else log_proba[tested]
+        f"{len(folds)} folds", tested, predicted[tested], None if log_proba is None else log_proba[tested]
     )
+
+
+def _copies(model: Any, frame: Any, index: Array) -> Array | None:
+    """Return the row that each is a likely copy of, None if there are no copies; the fit has told of them."""
+    from polymargin.estimators._copies import find_copies
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return find_copies(model[:-1].transform(frame), index)
+
+
+def _folds(index: Array, groups: Array | None, seed: int) -> tuple[Array, list[Array]]:
+    """Return the rows that can be held out, and the places among them of every fold."""
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+    members = np.arange(index.size) if groups is None else np.unique(groups, return_inverse=True)[1]
+    pairs = np.unique(np.stack([index, members]), axis=1)
+    counts = np.bincount(pairs[0])  # the groups of every class
+    # The only group of a class stays where it is learned from, with the rows of other classes that it has.
+    needed = pairs[1][counts[pairs[0]] == 1]
+    tested = np.flatnonzero(~np.isin(members, needed))
+    if tested.size == 0:
+        raise ValueError(
+            f"every class has a single {'row' if groups is None else 'group'}; nothing can be held out"
+        )
+    n_folds = int(min(_FOLDS, counts[counts > 1].min(initial=_FOLDS)))
+    if groups is None:
+        splits = StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(tested, index[tested])
+    else:
+        splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+        splits = splitter.split(tested, index[tested], members[tested])
+    return tested, [held for _, held in splits]
 
 
 def scores(

@@ -20,6 +20,7 @@ from polymargin.cli._console import USAGE, check_outputs, errors, fail, note, re
 from polymargin.cli._data import files_read, names_file
 from polymargin.cli._models import DECODINGS, KERNELS
 from polymargin.cli._progress import show_progress
+from polymargin.cli._warnings import copies_in
 from polymargin.reproduction import (
     FolderBusy,
     JournalDamaged,
@@ -126,6 +127,10 @@ def command(
     dataset = _load(data, target)
     if dataset.n_classes < 2:
         fail(f"{dataset.name} has only one class, {dataset.classes.tolist()}; there is nothing to tell apart")
+    with reported():
+        copies = copies_in(dataset)
+    for line in copies:
+        note(line)
     comparison = _comparison(dataset, machine, coding, decoding, kernel, repeats, test_size, seed)
     outcome = _run(comparison, journal or cache_folder() / "compare", jobs, fresh=fresh)
 
@@ -135,9 +140,9 @@ def command(
     with reported():
         if not as_json:
             results().print(_table(comparison, ranking))
-        page = None if report is None else _write_report(comparison, ranking, report)
+        page = None if report is None else _write_report(comparison, ranking, copies, report)
         if as_json:
-            typer.echo(json.dumps(_document(comparison, ranking, page), indent=2, ensure_ascii=False))
+            typer.echo(json.dumps(_document(comparison, ranking, copies, page), indent=2, ensure_ascii=False))
         elif page is not None:
             typer.echo(f"report: {page}")
 
@@ -269,16 +274,20 @@ def _run(comparison: RepeatedComparison, folder: Path, jobs: int, *, fresh: bool
     return outcome
 
 
-def _write_report(comparison: RepeatedComparison, ranking: list[Standing], path: Path) -> Path:
+def _write_report(
+    comparison: RepeatedComparison, ranking: list[Standing], notes: list[str], path: Path
+) -> Path:
     from polymargin.report import compare_summary, write_page
 
     try:
-        return write_page(compare_summary(comparison, ranking), path)
+        return write_page(compare_summary(comparison, ranking, notes=notes), path)
     except OSError as error:
         fail(f"cannot write the report {path}: {error.strerror or error}")
 
 
-def _document(comparison: RepeatedComparison, ranking: list[Standing], page: Path | None) -> dict[str, Any]:
+def _document(
+    comparison: RepeatedComparison, ranking: list[Standing], notes: list[str], page: Path | None
+) -> dict[str, Any]:
     dataset = comparison.dataset
     rows, features = dataset.X.shape
     return {
@@ -292,6 +301,7 @@ def _document(comparison: RepeatedComparison, ranking: list[Standing], page: Pat
         "repeats": comparison.repeats,
         "test_size": comparison.test_size,
         "seed": comparison.seed,
+        "notes": notes,
         "scores": [standing.as_json() for standing in ranking],
         **({} if page is None else {"report": str(page)}),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from polymargin.cli._data import files_read, load_examples, name_of
 from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, MODELS, chosen, make_classifier
 from polymargin.cli._progress import duration, logged, show_steps
 from polymargin.cli._quality import Honest, by_folds, by_leave_one_out, scores
+from polymargin.cli._warnings import noted
 
 if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
     from polymargin.tables import Examples
@@ -64,7 +66,15 @@ def command(
         list[str] | None, typer.Option("--drop", help="A column not to learn from (may be repeated).")
     ] = None,
     weight: Annotated[
-        str | None, typer.Option("--weight", help="The column with row weights: 2 counts like two rows.")
+        str | None, typer.Option("--weight", help="The column with row weights, which multiply the losses.")
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            "--groups",
+            help="The column that says which rows are one observation (patient, session, original of copies): they are "
+            "held out together. It is not learned from.",
+        ),
     ] = None,
     sample: Annotated[
         int | None, typer.Option("--sample", min=2, help="Learn from so many rows, drawn from every class.")
@@ -86,18 +96,22 @@ def command(
     folds.
 
     Examples: [bold]polymargin fit flowers.csv --target species -o flowers.model --report flowers.html[/bold],
-    [bold]polymargin fit big.parquet --sample 5000 --drop id[/bold]
+    [bold]polymargin fit big.parquet --sample 5000 --drop id[/bold],
+    [bold]polymargin fit visits.csv --target diagnosis --groups patient[/bold]
     """
     start = time.perf_counter()
     with reported():
         classifier = make_classifier(model, seed, coding=coding, decoding=decoding, kernel=kernel)
         output = output or Path(f"{name_of(data)}.skops")
         check_outputs([output, report], files_read(data))
+        if groups is not None:
+            _check_groups(model, classifier)
         examples = load_examples(
             data,
             target,
             drop=drop or (),
             weight=weight,
+            group=groups,
             sample=sample,
             seed=seed,
             max_categories=max_categories,
@@ -105,7 +119,9 @@ def command(
         )
         for line in (*examples.notes, *_small_classes(examples)):
             note(line)
-        pipeline = _fitted(classifier, examples)
+        with noted() as notes:
+            pipeline = _fitted(classifier, examples)
+        examples = replace(examples, notes=(*examples.notes, *notes))
         honest = _honest(pipeline, examples, seed)
         document = _document(model, pipeline, examples, honest, output, time.perf_counter() - start)
         _save(pipeline, output, document)
@@ -140,6 +156,14 @@ def _check_rows(model: str) -> Callable[[int], None]:
     return check
 
 
+def _check_groups(model: str, classifier: Any) -> None:
+    """Refuse groups for a model whose fit takes none, before anything is read."""
+    from sklearn.utils.validation import has_fit_parameter
+
+    if not has_fit_parameter(classifier, "groups"):
+        raise ValueError(f"--model {model} takes no --groups; choose --model ls-svm")
+
+
 def _small_classes(examples: Examples) -> Iterator[str]:
     classes, counts = np.unique(examples.labels, return_counts=True)
     alone = classes[counts == 1].tolist()
@@ -154,9 +178,10 @@ def _fitted(classifier: Any, examples: Examples) -> Any:
     from polymargin.tables import preparation
 
     pipeline = Pipeline([("prepare", preparation(examples.frame)), ("classifier", classifier)])
-    weighted = {} if examples.weights is None else {"classifier__sample_weight": examples.weights}
+    given = {"sample_weight": examples.weights, "groups": examples.groups}
+    given = {f"classifier__{name}": values for name, values in given.items() if values is not None}
     with logged():
-        pipeline.set_params(classifier__verbose=1).fit(examples.frame, examples.labels, **weighted)
+        pipeline.set_params(classifier__verbose=1).fit(examples.frame, examples.labels, **given)
     return pipeline.set_params(classifier__verbose=0)
 
 
@@ -165,7 +190,7 @@ def _honest(pipeline: Any, examples: Examples, seed: int) -> Honest:
     if found is not None:
         return found
     with show_steps("measuring the quality in folds") as advance:
-        return by_folds(pipeline, examples.frame, examples.labels, examples.weights, seed, advance)
+        return by_folds(pipeline, examples, seed, advance)
 
 
 def _document(
@@ -183,6 +208,7 @@ def _document(
         "columns": TableReader(pipeline).kinds,
         "classes": pipeline.classes_.tolist(),
         "n_features": int(pipeline[-1].n_features_in_),
+        **({} if examples.groups is None else {"n_groups": int(np.unique(examples.groups).size)}),
         "notes": list(examples.notes),
         "model": model,
         "estimator": type(pipeline[-1]).__name__,
@@ -236,9 +262,8 @@ def _print(document: dict[str, Any]) -> None:
         markup=False,
     )
     console.print(_chosen_table(document["estimator"], document["chosen"]))
-    if losses := document["chosen"].get("kernel_losses"):
-        compared = ", ".join(f"{name}: {loss:.4f}" for name, loss in losses.items())
-        console.print(f"kernels by their honest loss: {compared}")
+    for line in _tried_lines(document["chosen"]):
+        console.print(line, markup=False)
     quality = document["quality"]
     console.print(Text(f"on rows that were held out ({quality['method']})", style="bold"))
     if "log_loss" in quality:
@@ -261,18 +286,37 @@ def _chosen_table(estimator: str, facts: dict[str, Any]) -> Table:
     """Return what was chosen, one line for every member of a pool."""
     members = facts.get("members", [facts])
     table = Table(title=estimator, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
-    names = [name for name in ("weight", "kernel", "coding", "decoding", "C", "gamma") if name in members[0]]
+    wanted = ("weight", "kernel", "coding", "decoding", "C", "gamma", "log_loss")
+    names = [name for name in wanted if name in members[0]]
     for name in names:
-        table.add_column(name, justify="right" if name == "weight" else "left")
+        table.add_column(
+            name.replace("_", "-"), justify="right" if name in ("weight", "log_loss") else "left"
+        )
     for member in members:
         table.add_row(*(Text(_value(name, member[name])) for name in names))
     return table
 
 
+def _tried_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield what was chosen and what came second, with their losses."""
+    found = facts.get("search_results")
+    if found is None:
+        return
+    best, second = next(row for row in found["candidates"] if row["chosen"]), found["runner_up"]
+    line = f"chosen by the {found['compared_by']} on {found['n_rows']} rows: {_candidate(best)}"
+    yield line if second is None else f"{line}; runner-up: {_candidate(second)}"
+
+
+def _candidate(row: dict[str, Any]) -> str:
+    smaller = "" if row["smaller_C"] == 1.0 else f" with a {row['smaller_C']:g} times smaller C"
+    return f"{row['kernel']}{smaller} ({row['loss']:.4f})"
+
+
 def _value(name: str, value: Any) -> str:
     if isinstance(value, list):
         return " to ".join(f"{number:.4g}" for number in value)
-    return f"{value:.2f}" if name == "weight" else f"{value:.4g}" if isinstance(value, float) else str(value)
+    digits = {"weight": ".2f", "log_loss": ".4f"}.get(name, ".4g")
+    return f"{value:{digits}}" if isinstance(value, float) else str(value)
 
 
 def _names(values: list[Any], most: int = 10) -> str:

@@ -260,7 +260,11 @@ class RepeatedComparison(Experiment):
                     model = AutoKernelClassifier(random_state=seed)
             if machine != "auto":
                 model.set_params(decoding=decoder_for(machine, decoding))
-            yield (coding, decoding), model.fit(X, y)
+            with warnings.catch_warnings():
+                # Of copies of rows the caller is told once, for all rows.
+                warnings.filterwarnings("ignore", r"\d+ of \d+ rows are copies", UserWarning)
+                model.fit(X, y)
+            yield (coding, decoding), model
 
     def model(self, method: Method) -> Pipeline:
         """Return a method trained on all rows, with the preparation of the features before it."""

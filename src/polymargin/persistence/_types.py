@@ -22,11 +22,13 @@ from polymargin.kernels import FunctionKernel
 #: The packages whose classes make up a fitted model.
 OWN_PACKAGES = (
     "codebooks",
+    "dealing",
     "decoders",
     "densities",
     "estimators",
     "kernels",
     "machines",
+    "outputs",
     "selection",
     "solvers",
 )

@@ -47,6 +47,8 @@ class Examples:
         What messages call the first row of the table.
     notes : tuple of str
         What the user should know of how they were made.
+    groups : ndarray of str, shape (n,), or None
+        What belongs together: rows of one group are one observation.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Examples:
     row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     first_row: int = 1
     notes: tuple[str, ...] = ()
+    groups: Array | None = None
 
 
 def from_dataset(dataset: Dataset) -> Examples:
@@ -90,6 +93,7 @@ def sampled(examples: Examples, sample: int | None, seed: int = 0) -> Examples:
         frame=examples.frame.iloc[rows].reset_index(drop=True),
         labels=examples.labels[rows],
         weights=None if examples.weights is None else examples.weights[rows],
+        groups=None if examples.groups is None else examples.groups[rows],
         row_numbers=examples.row_numbers[rows],
         notes=(*examples.notes, f"a sample of {rows.size} of the {examples.labels.size} rows"),
     )
@@ -99,6 +103,7 @@ def read_examples(
     scan: Scan,
     *,
     weight: str | None = None,
+    group: str | None = None,
     sample: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -111,6 +116,8 @@ def read_examples(
         The table and what its columns hold. Dates, and what is neither number nor text, are left out.
     weight : str or None
         The column with the row weights, which then is no feature.
+    group : str or None
+        The column that names the group of every row, which then is no feature.
     sample : int or None
         How many rows to draw, if there are more. Every class has its share of them, and at least five rows, as far
         as it has them.
@@ -139,7 +146,12 @@ def read_examples(
     """
     if weight is not None and weight not in scan.kinds:
         raise ValueError(f"there is no column {weight!r} for the weights; there are {', '.join(scan.kinds)}")
-    kinds = {name: kind for name, kind in scan.kinds.items() if kind in _BYTES_PER_CELL}
+    if group is not None and group not in scan.kinds:
+        raise ValueError(f"there is no column {group!r} for the groups; there are {', '.join(scan.kinds)}")
+    if group is not None and group == weight:
+        raise ValueError(f"the column {group!r} cannot hold both the weights and the groups")
+    kinds = {name: kind for name, kind in scan.kinds.items() if kind in _BYTES_PER_CELL and name != group}
+    columns = list(kinds) if group is None else [*kinds, group]
     n_rows = scan.n_labelled if sample is None else min(sample, scan.n_labelled)
     _memory.require(
         n_rows * sum(_BYTES_PER_CELL[kind] for kind in kinds.values()),
@@ -150,12 +162,15 @@ def read_examples(
     pieces: list[pd.DataFrame] = []
     labels: list[Array] = []
     places: list[Array] = []
+    groups: list[Array] = []
     infinite: dict[str, int] = {}
-    for batch, rows in _labelled(scan, list(kinds), _Draw(scan.label_counts, chosen, seed), progress):
+    for batch, rows in _labelled(scan, columns, _Draw(scan.label_counts, chosen, seed), progress):
         taken = batch.cells.take(pa.array(rows))
         pieces.append(frame_of(scan.table, taken, kinds, batch.start + rows, infinite))
         labels.append(objects(label_texts(taken.column(scan.target))))
         places.append(batch.start + rows)
+        if group is not None:
+            groups.append(objects(label_texts(taken.column(group))))
     frame = pd.concat(pieces, ignore_index=True)
     names = np.concatenate(labels)
     values = typed_labels(scan.label_counts)
@@ -170,6 +185,7 @@ def read_examples(
         row_numbers,
         scan.table.first_row,
         tuple(_notes(scan, chosen, infinite)),
+        None if group is None else _groups(scan, group, np.concatenate(groups), row_numbers),
     )
 
 
@@ -265,6 +281,14 @@ def _weights(scan: Scan, column: pd.Series, row_numbers: Array) -> Array:
         where = scan.table.row(int(row_numbers[wrong[0]]))
         raise ValueError(f"{where} has no weight in the column {column.name!r}, or a negative one")
     return values
+
+
+def _groups(scan: Scan, name: str, values: Array, row_numbers: Array) -> Array:
+    missing = np.flatnonzero(values == None)  # noqa: E711 (elementwise)
+    if missing.size:
+        where = scan.table.row(int(row_numbers[missing[0]]))
+        raise ValueError(f"{where} has no group in the column {name!r}: give every row one")
+    return values.astype(str)
 
 
 def _notes(scan: Scan, chosen: Mapping[str, int], infinite: Mapping[str, int]) -> Iterator[str]:
