@@ -132,10 +132,10 @@ class LSSVMBank:
     @cached_property
     def _terms(self) -> list[tuple[float, Array, Array | None, Array]]:
         """Of every gamma: its machines, the rows they use (None: all), and their coefficients."""
-        terms = []
+        terms: list[tuple[float, Array, Array | None, Array]] = []
         for gamma in np.unique(self.gamma):
             columns = np.flatnonzero(self.gamma == gamma)
-            used = self.dual_coef[columns].any(axis=0)
+            used: Array = np.asarray(self.dual_coef[columns].any(axis=0))
             whole = columns.size == self.gamma.size and bool(used.all())
             coef = self.dual_coef if whole else self.dual_coef[np.ix_(columns, used)]
             terms.append((float(gamma), columns, None if used.all() else used, coef))
