@@ -8,6 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,20 @@ from sklearn.model_selection import train_test_split  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 from devsets import DEV_SETS, load_dev  # noqa: E402
+from polymargin import LSSVMClassifier  # noqa: E402
 from polymargin.metrics import log_loss  # noqa: E402
 
 #: A log-loss below this is as good as none: where all rows are easy, ratios would be those of rounding.
 LEAST_LOSS = 1e-3
 
 Row = dict[str, Any]
+
+
+@cache
+def warm_up() -> None:
+    """Fit something small, so that the first time that is taken is none of imports."""
+    random = np.random.default_rng(0)
+    LSSVMClassifier().fit(random.normal(size=(60, 3)), np.arange(60) % 3)
 
 
 def measure(name: str, number: int, variants: Mapping[str, Any]) -> list[Row]:
@@ -37,6 +46,7 @@ def measure(name: str, number: int, variants: Mapping[str, Any]) -> list[Row]:
     )
     scaler = StandardScaler().fit(X_train)
     X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
+    warm_up()
     rows = []
     for variant, estimator in variants.items():
         with warnings.catch_warnings():

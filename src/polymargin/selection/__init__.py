@@ -1,12 +1,15 @@
 """Selection: how C and the kernel's parameter are chosen inside ``fit``.
 
 `cross_validate_svm` scores support vector machines on a grid, `polymargin.selection.evidence` infers the parameters
-of least-squares machines, `selection_surface` shows what a fitted estimator chose from.
+of least-squares machines, `SearchSettings` holds the numbers of their search by leave-one-out errors,
+`selection_surface` shows what a fitted estimator chose from.
 """
 
 from typing import Any
 
-__all__ = ["CrossValidation", "SelectionSurface", "cross_validate_svm", "selection_surface"]
+from polymargin.selection.settings import SearchSettings
+
+__all__ = ["CrossValidation", "SearchSettings", "SelectionSurface", "cross_validate_svm", "selection_surface"]
 
 
 def __getattr__(name: str) -> Any:
