@@ -117,17 +117,75 @@ def lssvm_predict(K_new, a, b):
     return np.asarray(K_new) @ a + b
 
 
-def lssvm_loo_margins(K, y, C, sample_weight=None):
-    """Leave-one-out margins by n refits, DESIGN §3.3: row i is removed whole, whatever its weight."""
+def lssvm_loo_margins(K, y, C, sample_weight=None, groups=None):
+    """Leave-one-out margins by refits: row i is removed whole, whatever its weight, with all rows of its group."""
     K, y = np.asarray(K, dtype=float), np.asarray(y, dtype=float)
     n = len(K)
     s = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    group = range(n) if groups is None else groups
     margins = np.zeros(y.shape)
     for i in range(n):
-        rest = [j for j in range(n) if j != i]
+        rest = [j for j in range(n) if group[j] != group[i]]
         a, b = lssvm_solve(K[np.ix_(rest, rest)], y[rest], C, s[rest])
         margins[i] = lssvm_predict(K[i, rest], a, b)
     return margins
+
+
+def lssvm_press(K, y, C, sample_weight=None, groups=None):
+    """Σ s_i (y_i - margin of a machine without row i and its group)², column by column."""
+    s = np.ones(len(K)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    errors = y - lssvm_loo_margins(K, y, C, s, groups)
+    return np.sum(s.reshape(-1, *[1] * (np.ndim(y) - 1)) * errors**2, axis=0)
+
+
+def lssvm_nested_margins(K, y, C, folds, sample_weight=None, groups=None):
+    """F×n margins, one machine after the other, for a vector y.
+
+    In fold f: of its rows, those of a machine trained without the fold; of any other row, those of a machine trained
+    without the fold and without the row's group.
+    """
+    K, y = np.asarray(K, dtype=float), np.asarray(y, dtype=float)
+    n = len(K)
+    s = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    group = range(n) if groups is None else groups
+    margins = np.zeros((max(folds) + 1, n))
+    for f in range(max(folds) + 1):
+        for i in range(n):
+            rest = [j for j in range(n) if folds[j] != f and (folds[i] == f or group[j] != group[i])]
+            a, b = lssvm_solve(K[np.ix_(rest, rest)], y[rest], C, s[rest])
+            margins[f, i] = lssvm_predict(K[i, rest], a, b)
+    return margins
+
+
+def shift_of_the_mean(y, sample_weight=None, groups=None, kept=None):
+    """By how much the weighted mean of the kept targets is larger than without row i and its group; zero if not kept."""
+    n = len(y)
+    s = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    group = range(n) if groups is None else groups
+    kept = [True] * n if kept is None else kept
+    shifts = np.zeros(n)
+    for i in range(n):
+        if kept[i]:
+            rows = [j for j in range(n) if kept[j]]
+            rest = [j for j in rows if group[j] != group[i]]
+            shifts[i] = np.average(y[rows], weights=s[rows]) - np.average(y[rest], weights=s[rest])
+    return shifts
+
+
+def hat_matrix(K, C, sample_weight=None):
+    """The matrix that takes the targets to what the machine says of its own rows."""
+    a, b = lssvm_solve(K, np.eye(len(K)), C, sample_weight)
+    return lssvm_predict(K, a, b)
+
+
+def lssvm_gcv(K, y, C, sample_weight=None, counted=None):
+    """Shim et al. (2008), eq. (4.5), times n: squared residuals over the squared mean of one minus the leverages."""
+    y = np.asarray(y, dtype=float)
+    s = np.ones(len(K)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
+    counted = np.ones_like(y) if counted is None else counted
+    H = hat_matrix(K, C, s)
+    squares = np.sum(s[:, None] * counted * (y - H @ y) ** 2, axis=0)
+    return squares / np.mean([1.0 - H[i, i] for i in range(len(K))]) ** 2
 
 
 # --------------------------------------------------------------------------------------------------

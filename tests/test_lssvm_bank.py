@@ -110,17 +110,6 @@ def test_mu_and_zeta_of_a_given_C_are_the_level_two_optimum():
 # Leave-one-out ---------------------------------------------------------------------------------------------
 
 
-def refitted_without_one(K, y, C, s):
-    """Margin of every row from a refit without it; of a row of weight s > 1 one of its s copies is left out."""
-    margins = np.zeros(len(y))
-    for i in range(len(y)):
-        rest = s.copy()
-        rest[i] = max(s[i] - 1.0, 0.0)
-        a, b = naive.lssvm_solve(K, y, C, rest)
-        margins[i] = naive.lssvm_predict(K[i], a, b)
-    return margins
-
-
 @pytest.mark.parametrize("name", ["linear", "rbf"])
 @pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all"])
 @every_weighting
@@ -130,10 +119,53 @@ def test_leave_one_out_margins_equal_refits(name, coding, weighting, C):
     K = naive.kernel_matrix(X=X, Z=X, **KERNELS[name][1])
     for column, rows, y in dichotomies(book):
         part, s = K[np.ix_(rows, rows)], WEIGHTS[weighting][rows]
-        refits = refitted_without_one(part, y, C, s)
+        refits = naive.lssvm_loo_margins(part, y, C, s)
         assert_allclose(bank.loo_margins[rows, column], refits, atol=1e-8)
-        if weighting == "ones":
-            assert_allclose(refits, naive.lssvm_loo_margins(part, y, C), atol=1e-10)
+        shift = naive.shift_of_the_mean(y, s)
+        assert_allclose(bank.honest_margins[rows, column], refits + shift, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["linear", "poly", "rbf"])
+@pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all", "mixed"])
+@pytest.mark.parametrize("weighting", ["ones", "any"])
+def test_rows_of_a_group_are_left_out_together(name, coding, weighting):
+    # Groups of one to five rows; some hold rows of several classes.
+    groups = np.random.default_rng(7).integers(0, 14, len(X))
+    assert set(np.bincount(groups)) >= {1, 2, 3}
+    kernel, oracle, gamma = KERNELS[name]
+    data = TrainingRows(resolve_kernel(kernel, 2, 0.7), X, Y_INDEX, WEIGHTS[weighting], groups=groups)
+    book = CODINGS[coding](4)
+    K = naive.kernel_matrix(X=X, Z=X, **oracle)
+    for keep_factors in (True, False):
+        bank = fit_lssvm_bank(data, book, C=3.0, gamma=gamma, keep_factors=keep_factors)
+        for column, rows, y in dichotomies(book):
+            part, s = K[np.ix_(rows, rows)], WEIGHTS[weighting][rows]
+            refits = naive.lssvm_loo_margins(part, y, 3.0, s, groups[rows])
+            assert_allclose(bank.loo_margins[rows, column], refits, atol=1e-8)
+            shift = naive.shift_of_the_mean(y, s, groups[rows])
+            assert_allclose(bank.honest_margins[rows, column], refits + shift, atol=1e-8)
+
+
+def test_groups_of_machines_with_ridges_of_their_own():
+    """Many ridges share one eigendecomposition."""
+    groups = np.random.default_rng(7).integers(0, 14, len(X))
+    data = TrainingRows(resolve_kernel("rbf"), X, Y_INDEX, WEIGHTS["any"], groups=groups)
+    book, Cs = ecoc(4), np.geomspace(0.1, 50.0, ecoc(4).n_columns)
+    assert book.n_columns >= ridge_solvers.SPECTRAL_FROM
+    bank = fit_lssvm_bank(data, book, C=Cs, gamma=np.full(book.n_columns, 0.4))
+    assert {type(block.factor).__name__ for block in bank.blocks} == {"SpectralFactor"}
+    K = naive.kernel_matrix(X=X, Z=X, **KERNELS["rbf"][1])
+    for column, rows, y in dichotomies(book):
+        refits = naive.lssvm_loo_margins(K, y, Cs[column], WEIGHTS["any"], groups)
+        assert_allclose(bank.loo_margins[rows, column], refits, atol=1e-8)
+
+
+def test_weights_times_c_are_C_times_c():
+    one, _ = bank_for("rbf", "one-vs-one", C=6.0, weighting="any")
+    data = TrainingRows(resolve_kernel("rbf"), X, Y_INDEX, 3.0 * WEIGHTS["any"])
+    other = fit_lssvm_bank(data, one_vs_one(4), C=2.0, gamma=0.4)
+    for field in ("dual_coef", "intercept", "norms", "loo_margins", "honest_margins"):
+        assert_allclose(getattr(other, field), getattr(one, field), rtol=1e-9, atol=1e-9)
 
 
 @every_coding

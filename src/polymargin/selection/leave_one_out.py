@@ -129,8 +129,8 @@ def choose(
             best = max(starts, key=lambda choice: choice.score)
         chosen.append(
             Choice(
-                best.gamma if gamma is not None else unit * _rounded(best.gamma / unit, settings),
-                best.ridge if ridge is not None else unit_ridge * _rounded(best.ridge / unit_ridge, settings),
+                gamma if gamma is not None else unit * _rounded(best.gamma / unit, settings),
+                ridge if ridge is not None else unit_ridge * _rounded(best.ridge / unit_ridge, settings),
                 best.score,
             )
         )
@@ -221,10 +221,9 @@ class _Lattice:
             known = sorted(self.tried)
             costs = np.array([-self.tried[octave].score for octave in known])
             best = int(costs.argmin())
-            beside = costs[1] if best == 0 else costs[-2]
             at_edge = best in (0, len(known) - 1) and len(known) > 1
-            gained = costs[best] < (1.0 - _LEAST_GAIN) * beside
-            if not (at_edge and gained and abs(known[best]) < settings.furthest_octave):
+            gained = at_edge and costs[best] < (1.0 - _LEAST_GAIN) * (costs[1] if best == 0 else costs[-2])
+            if not (gained and abs(known[best]) < settings.furthest_octave):
                 break
             octaves = [known[best] + (step if best else -step)]
         padded = np.concatenate([[np.inf], costs, [np.inf]])
