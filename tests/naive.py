@@ -158,7 +158,7 @@ def lssvm_nested_margins(K, y, C, folds, sample_weight=None, groups=None):
 
 
 def shift_of_the_mean(y, sample_weight=None, groups=None, kept=None):
-    """By how much the weighted mean of the kept targets is larger than without row i and its group; zero if not kept."""
+    """By how much the weighted mean of the kept targets exceeds that without row i and its group; zero if not kept."""
     n = len(y)
     s = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=float)
     group = range(n) if groups is None else groups

@@ -49,7 +49,9 @@ class TwoSides:
         if data.kernel.precomputed:
             known, new = known[:, used], new[:, used]
         sides = (targets[used] > 0).astype(np.intp)
-        return cls(used, unused, TrainingRows(data.kernel, known, sides, data.weights[used]), new)
+        groups = None if data.groups is None else data.groups[used]
+        rows = TrainingRows(data.kernel, known, sides, data.weights[used], groups=groups)
+        return cls(used, unused, rows, new)
 
     def margins(self, honest: Array, machine: Callable[[Any], Array]) -> Array:
         """Return the margins of all rows: honest ones for those that were used, the machine's for the others."""
