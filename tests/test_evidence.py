@@ -9,7 +9,7 @@ import naive
 from conftest import blobs
 from polymargin import LSSVMClassifier
 from polymargin.codebooks import one_vs_all, one_vs_one
-from polymargin.kernels import resolve_kernel
+from polymargin.kernels import RBF, resolve_kernel
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.selection import evidence
 
@@ -295,20 +295,41 @@ def test_machines_of_their_own_equal_single_problems():
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_weights_are_repeated_rows(shared):
+def test_weights_of_a_bank_are_repeated_rows(shared):
     X, y = blobs(n=24, K=3, seed=5, shift=0.8)
     weights = np.random.default_rng(0).integers(1, 4, 24)
     copies = np.repeat(np.arange(24), weights)
-    parameters = {"kernel": "rbf", "selection": "evidence", "decoding": "bayes", "shared_parameters": shared}
-    one = LSSVMClassifier(**parameters).fit(X, y, weights)
-    other = LSSVMClassifier(**parameters).fit(X[copies], y[copies])
-    for field in ("C_", "gamma_", "mu_", "zeta_", "intercept_", "log_evidence_"):
+    pools = [np.arange(3)] if shared else None
+    banks = [
+        fit_lssvm_bank(data, one_vs_one(3), C=None, gamma=None, selection="evidence", pools=pools)
+        for data in (
+            TrainingRows(RBF(), X, y, weights.astype(float)),
+            TrainingRows(RBF(), X[copies], y[copies], np.ones(copies.size), groups=copies),
+        )
+    ]
+    one, other = banks
+    for field in ("C", "gamma", "mu", "zeta", "intercept", "log_evidence"):
         assert_allclose(getattr(one, field), getattr(other, field), rtol=1e-7, err_msg=field)
     assert_allclose(one.margins(X), other.margins(X), atol=1e-9)
-    assert_allclose(one.variances(X), other.variances(X), rtol=1e-7)
-    assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-9)
+    variances = [bank.outputs(X, variances=True).variances for bank in banks]
+    assert_allclose(*variances, rtol=1e-7)
     first = np.cumsum(weights) - weights
-    assert_allclose(one.loo_margins_, other.loo_margins_[first], atol=1e-8)
+    assert_allclose(one.loo_margins, other.loo_margins[first], atol=1e-8)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_unit_of_the_weights_is_that_of_C(shared):
+    """A classifier divides weights by their mean: so many rows are there, whatever the weights add up to."""
+    X, y = blobs(n=24, K=3, seed=5, shift=0.8)
+    weights = np.random.default_rng(0).uniform(0.5, 3.0, 24)
+    parameters = {"kernel": "rbf", "selection": "evidence", "decoding": "bayes", "shared_parameters": shared}
+    one = LSSVMClassifier(**parameters).fit(X, y, weights)
+    other = LSSVMClassifier(**parameters).fit(X, y, 100.0 * weights)
+    assert_allclose(100.0 * other.C_, one.C_, rtol=1e-9)
+    for field in ("gamma_", "mu_", "zeta_", "intercept_", "log_evidence_", "loo_margins_"):
+        assert_allclose(getattr(other, field), getattr(one, field), rtol=1e-7, atol=1e-9, err_msg=field)
+    assert_allclose(other.variances(X), one.variances(X), rtol=1e-7)
+    assert_allclose(other.predict_proba(X), one.predict_proba(X), atol=1e-9)
 
 
 def test_the_evidence_of_weighted_rows_equals_the_oracle_of_repeated_rows():

@@ -126,9 +126,9 @@ def test_stacks_of_features_cost_what_stacks_of_matrices_do(name, criterion, mas
         by_features.append(Part(matrix, weights, targets, counted))
         by_matrices.append(Part(kernel.base(X[rows]), weights, targets, counted))
     thin, whole = Samples(kernel, by_features), Samples(kernel, by_matrices)
-    ridges = np.array([0.01, 0.4, 30.0])
-    costs = thin.costs(criterion, 0.3, ridges)
-    assert_allclose(costs, whole.costs(criterion, 0.3, ridges), rtol=1e-8)
+    for ridge in (0.01, 0.4, 30.0):
+        costs = thin.path(criterion, 0.3, ridge).costs
+        assert_allclose(costs, whole.path(criterion, 0.3, ridge).costs, rtol=1e-8)
     mask = (costs[0] > 0.0).astype(float)
     assert_allclose(
         thin.best_ridge(criterion, 0.3, mask, None), whole.best_ridge(criterion, 0.3, mask, None), rtol=1e-6
@@ -137,7 +137,7 @@ def test_stacks_of_features_cost_what_stacks_of_matrices_do(name, criterion, mas
 
 def test_a_search_by_features_finds_what_one_by_matrices_finds(monkeypatch):
     for coding in ("one-vs-one", "one-vs-all"):
-        thin, whole = banks(monkeypatch, "poly", coding, None, gamma=None, selection="loo", polish=None)
+        thin, whole = banks(monkeypatch, "poly", coding, None, gamma=None, selection="loo")
         assert_allclose(thin.C, whole.C, rtol=1e-6)
         assert_allclose(thin.gamma, whole.gamma, rtol=1e-6)
 

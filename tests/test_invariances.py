@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from conftest import blobs
 from polymargin import Argmax, Bayes, Codebook, Hamming, Loss, LSSVMClassifier, Votes
 from polymargin.codebooks import ecoc, minimal
+from polymargin.selection.settings import SearchSettings
 
 X, Y = blobs(n=48, K=4, seed=2, shift=1.3)
 X_NEW = blobs(n=60, K=4, seed=8, spread=1.5)[0]
@@ -58,9 +59,15 @@ def test_order_of_many_rows():
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly"])
 def test_order_of_the_features(kernel):
-    one = LSSVMClassifier(kernel=kernel).fit(X, Y)
-    other = LSSVMClassifier(kernel=kernel).fit(X[:, [2, 0, 1]], Y)
-    assert_allclose(scores(other, X_NEW[:, [2, 0, 1]]), scores(one), atol=1e-8)
+    """The machines and their parameters; only which rows share a fold may depend on the order of the features."""
+    order = [2, 0, 1]
+    more = {"kernel": kernel, "degree": 2, "search": SearchSettings(smaller=(1.0,)), "decoding": "coupling"}
+    one = LSSVMClassifier(**more).fit(X, Y)
+    other = LSSVMClassifier(**more).fit(X[:, order], Y)
+    assert_allclose(other.C_, one.C_, rtol=1e-9)
+    assert_allclose(other.gamma_, one.gamma_, rtol=1e-9)
+    assert_allclose(other.loo_margins_, one.loo_margins_, atol=1e-8)
+    assert_allclose(scores(other, X_NEW[:, order]), scores(one), atol=1e-8)
 
 
 # Labels ----------------------------------------------------------------------------------------------------
@@ -183,12 +190,20 @@ kernels = pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly
 @codings
 @kernels
 def test_copies_of_rows(coding, kernel):
+    """A warning says that they are taken for one observation, which weighs three times as much: C is a third."""
     rows, y = np.tile(X, (3, 1)), np.tile(Y, 3)
-    model = LSSVMClassifier(coding=coding, kernel=kernel).fit(rows, y)
+    with pytest.warns(UserWarning, match="96 of 144 rows are copies"):
+        model = LSSVMClassifier(coding=coding, kernel=kernel).fit(rows, y)
     sound(model, X_NEW, 4)
-    weighted = LSSVMClassifier(coding=coding, kernel=kernel).fit(X, Y, np.full(len(X), 3.0))
-    # Polynomials of few features leave matrices of low rank, where rounding decides how small the ridge gets.
-    assert_allclose(scores(weighted), scores(model), atol=1e-2 if kernel == "poly" else 1e-7)
+    more = {"coding": coding, "kernel": kernel, "gamma": None if kernel == "linear" else 0.1}
+    alone = LSSVMClassifier(C=3.0, **more).fit(X, Y)
+    told = LSSVMClassifier(C=1.0, **more).fit(rows, y, groups=np.tile(np.arange(len(X)), 3))
+    with pytest.warns(UserWarning, match="copies"):
+        found = LSSVMClassifier(C=1.0, **more).fit(rows, y)
+    for copied in (told, found):
+        assert_allclose(copied.loo_margins_, np.tile(alone.loo_margins_, (3, 1)), atol=1e-6)
+        assert_allclose(scores(copied), scores(alone), atol=1e-5)
+        assert_allclose(copied.loo_log_proba_, np.tile(alone.loo_log_proba_, (3, 1)), atol=1e-4)
 
 
 @codings

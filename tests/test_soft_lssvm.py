@@ -127,24 +127,33 @@ def test_the_order_of_soft_rows_does_not_matter(coding, selection):
     assert_allclose(shuffled.predict_proba(X_NEW), expected.predict_proba(X_NEW), atol=1e-5)
 
 
-def weighted_and_repeated(coding, selection):
+def weighted_and_repeated(coding, selection, **more):
     weights = 1 + np.arange(50) % 2
     copies = np.random.default_rng(3).permutation(np.repeat(np.arange(50), weights))
-    parameters = {"kernel": "rbf", "coding": coding, "selection": selection}
+    parameters = {"kernel": "rbf", "coding": coding, "selection": selection, **more}
     weighted = LSSVMClassifier(**parameters).fit(X, SOFT, weights)
-    return weighted, LSSVMClassifier(**parameters).fit(X[copies], SOFT[copies])
+    repeated = LSSVMClassifier(**parameters).fit(X[copies], SOFT[copies], groups=copies)
+    return weighted, repeated, copies
 
 
 @every_soft_problem
 def test_a_soft_row_of_weight_two_is_the_row_twice_to_the_machines(coding, selection):
-    weighted, repeated = weighted_and_repeated(coding, selection)
-    assert_allclose(repeated.margins(X_NEW), weighted.margins(X_NEW), atol=1e-5)
+    weighted, repeated, copies = weighted_and_repeated(coding, selection, C=2.0, gamma=0.2)
+    assert_allclose(repeated.margins(X_NEW), weighted.margins(X_NEW), atol=1e-8)
+    assert_allclose(repeated.loo_margins_, weighted.loo_margins_[copies], atol=1e-7)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 50)
+    one, other = (
+        LSSVMClassifier(kernel="rbf", coding=coding, selection=selection).fit(X, SOFT, factor * weights)
+        for factor in (1.0, 16.0)
+    )
+    assert_allclose(other.predict_proba(X_NEW), one.predict_proba(X_NEW), atol=1e-6)
 
 
 @pytest.mark.parametrize("coding", ["one-vs-all", "one-vs-one"])
-def test_a_soft_row_of_weight_two_is_the_row_twice_to_the_decoder(coding):
-    weighted, repeated = weighted_and_repeated(coding, "loo")
+def test_a_soft_row_of_weight_two_is_a_group_of_two_to_the_decoder(coding):
+    weighted, repeated, copies = weighted_and_repeated(coding, "loo", C=2.0, gamma=0.2)
     assert_allclose(repeated.predict_proba(X_NEW), weighted.predict_proba(X_NEW), atol=1e-5)
+    assert_allclose(repeated.loo_log_proba_, weighted.loo_log_proba_[copies], atol=1e-4)
 
 
 def test_rows_without_weight_do_not_count():
@@ -179,6 +188,15 @@ def test_classes_name_the_columns():
     model = LSSVMClassifier(kernel="rbf", classes=names).fit(X, SOFT)
     plain = LSSVMClassifier(kernel="rbf").fit(X, SOFT)
     assert_array_equal(model.classes_, np.sort(names))
+    assert_array_equal(model.predict(X_NEW), names[plain.predict(X_NEW)])
+    assert_allclose(model.predict_proba(X_NEW), plain.predict_proba(X_NEW)[:, np.argsort(names)], atol=1e-6)
+
+
+def test_classes_name_the_columns_of_labels_without_ties():
+    names = np.array(["pear", "apple", "fig", "date"])
+    clear = 0.9 * SOFT + 0.1 * np.eye(4)[SOFT.argmax(axis=1)]
+    model = LSSVMClassifier(kernel="rbf", classes=names).fit(X, clear)
+    plain = LSSVMClassifier(kernel="rbf").fit(X, clear)
     assert_array_equal(model.predict(X_NEW), names[plain.predict(X_NEW)])
     assert_allclose(model.predict_proba(X_NEW), plain.predict_proba(X_NEW)[:, np.argsort(names)], atol=1e-6)
 
