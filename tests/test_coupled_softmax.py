@@ -1,5 +1,7 @@
 """Coupled softmax: its objective solved slowly, its limits, its invariances, and hard cases."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -11,9 +13,11 @@ import naive
 from conftest import blobs
 from polymargin import Codebook, LSSVMClassifier
 from polymargin.codebooks import ecoc, minimal, one_vs_all, one_vs_one
+from polymargin.dealing import Deal
 from polymargin.decoders import Bayes, CoupledSoftmax, Coupling
-from polymargin.decoders._cross_fit import cross_fitted
-from polymargin.outputs import Outputs
+from polymargin.decoders._temper import temper, tempered
+from polymargin.decoders.coupled_softmax import RIDGES, default_ridge
+from polymargin.outputs import Nested, Outputs
 
 BOOKS = {
     "one-vs-one": one_vs_one(3),
@@ -34,7 +38,13 @@ def outputs_of(book, index, seed=0, noise=0.8):
     """Outputs that point the right way more often than not; machines speak of classes they do not know too."""
     random = np.random.default_rng(seed)
     margins = 0.6 * book.matrix[index] + noise * random.normal(size=(index.size, book.n_columns))
-    return Outputs(margins * np.exp(0.3 * random.normal(size=book.n_columns)), "leave_one_out")
+    margins = margins * np.exp(0.3 * random.normal(size=book.n_columns))
+    return Outputs(margins, "leave_one_out", dealt=deal_of(index))
+
+
+def deal_of(index):
+    """Rows in a random order that has nothing to do with the outputs."""
+    return Deal.of(np.random.default_rng(9).normal(size=(index.size, 2)), index)
 
 
 def anchor_by_hand(book, outputs, index, weights, spread):
@@ -82,42 +92,87 @@ def proba(decoder, outputs):
 # What it minimises -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ridge", [None, 0.4])
+@pytest.mark.parametrize("strength", [3.0, 0.4])
 @pytest.mark.parametrize("name", ["one-vs-one", "one-vs-all", "two classes", "two of two"])
-def test_it_minimises_the_stated_objective(name, ridge):
+def test_it_minimises_the_stated_objective(name, strength):
     book = BOOKS[name]
     K, L = book.n_classes, book.n_columns
     index = classes_of(30, K)
     outputs = outputs_of(book, index)
     weights = np.random.default_rng(1).uniform(0.3, 2.5, index.size)
-    decoder = CoupledSoftmax(ridge=ridge).fit(book, outputs, index, sample_weight=weights)
+    decoder = CoupledSoftmax(ridge=strength).fit(book, outputs, index, sample_weight=weights)
+    assert decoder.ridge_ == strength
+    assert decoder.trust_ == 1.0
 
     spread = spread_by_hand(book, outputs.margins, weights)
     assert_allclose(decoder.spread_, spread)
     W = anchor_by_hand(book, outputs, index, weights, spread)
     T = targets_by_hand(index, K, weights)
-    strength = max(K, L) / 2 if ridge is None else ridge
+    # About the class frequencies: a coupling counts relative to them, outputs to their mean in units of their spread.
+    offset = np.log(weights @ T / weights.sum())
+    middle, unit = offset, 1.0
+    if book.is_one_vs_all or L == 1:
+        middle = weights @ W / weights.sum()
+        unit = np.sqrt(weights @ np.mean((W - middle) ** 2, axis=1) / weights.sum())
+    W = (W - middle) / unit
     z = outputs.margins / spread
     X, d = np.hstack([z, z**2]), 2 * L
 
     def objective(parameters):
-        # The squares cost three times as much.
+        # The squares cost three times as much, and the scale is pulled to one a little.
         squares = parameters[L * K : d * K]
         more = strength * float(squares @ squares)
-        return naive.softmax_objective(parameters, X, T, weights, strength, strength, W) + more
+        # What is added to the logits of all rows costs nothing: an intercept without a ridge.
+        moved = parameters.copy()
+        moved[d * K : -1] += offset
+        value = naive.softmax_objective(moved, X, T, weights, strength, 0.0, W, 0.01)
+        return value + more + 0.5 * strength * float(np.sum(parameters[d * K : -1] ** 2))
 
     start = np.zeros(d * K + K + 1)
     start[-1] = 1.0
     found = minimize(objective, start, method="BFGS", options={"gtol": 1e-5})
     assert_allclose(decoder.fit_.objective, found.fun, rtol=1e-6)
-    logits = X @ found.x[: d * K].reshape(d, K) + found.x[d * K : -1] + found.x[-1] * W
+    logits = X @ found.x[: d * K].reshape(d, K) + found.x[d * K : -1] + offset + found.x[-1] * W
     expected = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
     assert_allclose(proba(decoder, outputs), expected, atol=3e-4)
     # From the library's own solution the slow objective goes down no further.
-    own = np.concatenate([decoder.fit_.coef.ravel(), decoder.fit_.intercept, [decoder.fit_.scale]])
+    fit = decoder.fit_
+    intercept = fit.intercept - offset + fit.scale * middle
+    own = np.concatenate([fit.coef.ravel(), intercept, [fit.scale * unit]])
     assert_allclose(objective(own), found.fun, rtol=1e-6)
     for step in 1e-3 * np.random.default_rng(2).normal(size=(20, own.size)):
         assert objective(own + step) > objective(own) - 1e-9
+
+
+@every_book
+@pytest.mark.parametrize("noise", [0.3, 0.8, 3.0])
+def test_a_chosen_ridge_is_a_given_one_tempered_by_what_is_trusted(name, noise):
+    book = BOOKS[name]
+    index = classes_of(60, book.n_classes)
+    outputs = outputs_of(book, index, noise=noise)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, 60)
+    chosen = CoupledSoftmax().fit(book, outputs, index, sample_weight=weights)
+    assert chosen.ridge_ in default_ridge(book) * np.array(RIDGES)
+    assert 0.0 <= chosen.trust_ <= 1.0
+    given = CoupledSoftmax(ridge=chosen.ridge_).fit(book, outputs, index, sample_weight=weights)
+    counts = np.bincount(index, weights) + 0.5
+    expected = tempered(given.log_proba(outputs), np.log(counts / counts.sum()), chosen.trust_)
+    assert_allclose(chosen.log_proba(outputs), expected, atol=1e-5)
+
+
+def test_noise_is_not_trusted():
+    trusts = []
+    for seed in range(6):
+        index = classes_of(60, 3, seed=seed)
+        noise = Outputs(
+            np.random.default_rng(seed).normal(size=(60, 3)), "leave_one_out", dealt=deal_of(index)
+        )
+        trusts.append(CoupledSoftmax().fit(one_vs_one(3), noise, index).trust_)
+    assert np.median(trusts) < 0.3
+    index = classes_of(60, 3)
+    assert (
+        CoupledSoftmax().fit(one_vs_one(3), outputs_of(one_vs_one(3), index, noise=0.1), index).trust_ > 0.9
+    )
 
 
 @every_book
@@ -176,17 +231,20 @@ def test_a_huge_ridge_leaves_coupling_with_a_temperature():
     index = classes_of(80, 3)
     outputs = outputs_of(book, index)
     decoder = CoupledSoftmax(ridge=1e10).fit(book, outputs, index)
-    W = Coupling().fit(book, outputs, index).log_proba(outputs)
     T = targets_by_hand(index, 3, np.ones(80))
+    offset = np.log(T.mean(axis=0))
+    W = Coupling().fit(book, outputs, index).log_proba(outputs) - offset
 
     def loss(scale):
-        return -np.sum(T * (scale * W - logsumexp(scale * W, axis=1, keepdims=True)))
+        logits = scale * W + offset
+        pull = 0.5 * 0.01 * (scale - 1.0) ** 2
+        return pull - np.sum(T * (logits - logsumexp(logits, axis=1, keepdims=True)))
 
     scale = minimize_scalar(loss, bounds=(0.01, 10.0), method="bounded", options={"xatol": 1e-9}).x
     assert_allclose(decoder.fit_.scale, scale, rtol=1e-5)
     assert abs(scale - 1.0) > 0.01
-    expected = np.exp(scale * W) / np.exp(scale * W).sum(axis=1, keepdims=True)
-    assert_allclose(proba(decoder, outputs), expected, atol=1e-6)
+    expected = np.exp(scale * W + offset)
+    assert_allclose(proba(decoder, outputs), expected / expected.sum(axis=1, keepdims=True), atol=1e-6)
 
 
 def test_a_small_ridge_departs_from_coupling_where_the_outputs_say_so():
@@ -227,6 +285,7 @@ def test_renaming_the_classes_permutes_the_probabilities(coding):
     rank = np.argsort(order)
     expected = proba(CoupledSoftmax().fit(book, outputs, index), outputs)[:, order]
     renamed = Codebook(book.matrix[order])
+    outputs = replace(outputs, dealt=deal_of(rank[index]))
     found = CoupledSoftmax().fit(renamed, outputs, rank[index])
     assert_allclose(proba(found, outputs), expected, atol=1e-8)
 
@@ -240,7 +299,7 @@ def test_neither_the_order_nor_the_signs_of_the_machines_matter(coding):
     signs = np.where(np.arange(book.n_columns) % 2, 1, -1)
     expected = proba(CoupledSoftmax().fit(book, outputs, index), outputs)
     turned = Codebook(book.matrix[:, order] * signs)
-    same = Outputs(outputs.margins[:, order] * signs, "leave_one_out")
+    same = replace(outputs, margins=outputs.margins[:, order] * signs)
     found = proba(CoupledSoftmax().fit(turned, same, index), same)
     assert_allclose(found, expected, atol=1e-8)
 
@@ -252,10 +311,11 @@ def test_a_weight_is_as_many_copies(name):
     outputs = outputs_of(book, index)
     weights = np.random.default_rng(4).integers(1, 5, 60)
     copies = np.repeat(np.arange(60), weights)
-    weighted = CoupledSoftmax().fit(book, outputs, index, sample_weight=weights.astype(float))
-    repeated = CoupledSoftmax().fit(book, outputs.rows(copies), index[copies])
+    decoder = CoupledSoftmax(ridge=0.7)  # to choose one, rows are dealt into folds
+    weighted = clone(decoder).fit(book, outputs, index, sample_weight=weights.astype(float))
+    repeated = clone(decoder).fit(book, outputs.rows(copies), index[copies])
     assert_allclose(proba(weighted, outputs), proba(repeated, outputs), atol=1e-8)
-    plain = CoupledSoftmax().fit(book, outputs, index)
+    plain = clone(decoder).fit(book, outputs, index)
     assert np.abs(proba(weighted, outputs) - proba(plain, outputs)).max() > 1e-3
 
 
@@ -264,7 +324,7 @@ def test_the_units_of_the_outputs_do_not_matter(name):
     book = BOOKS[name]
     index = classes_of(60, book.n_classes)
     outputs = outputs_of(book, index)
-    scaled = Outputs(1e3 * outputs.margins, "leave_one_out")
+    scaled = replace(outputs, margins=1e3 * outputs.margins)
     expected = proba(CoupledSoftmax().fit(book, outputs, index), outputs)
     assert_allclose(proba(CoupledSoftmax().fit(book, scaled, index), scaled), expected, atol=1e-7)
 
@@ -408,29 +468,74 @@ def test_parameters_that_make_no_sense_are_refused(parameters, message):
 # Cross-fitting ---------------------------------------------------------------------------------------------
 
 
-def test_cross_fitted_rows_are_new_to_their_decoder():
-    book = one_vs_one(3)
-    index = classes_of(50, 3)
-    outputs = outputs_of(book, index)
+def nested_outputs(book, index, n_folds=5, seed=0):
+    """Outputs with those of machines that were trained without a fold: here, the outputs with other noise."""
+    outputs = outputs_of(book, index, seed=seed)
+    numbers = outputs.dealt.fold_numbers(n_folds)
+    noise = 0.3 * np.random.default_rng(seed + 50).normal(size=(n_folds, *outputs.margins.shape))
+    return replace(outputs, nested=Nested(numbers, outputs.margins + noise))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@every_book
+def test_cross_fitted_rows_are_new_to_their_decoder(name, nested):
+    """Fold by fold: learned from the other folds' outputs, and tempered by what the other folds say."""
+    book = BOOKS[name]
+    index = classes_of(50, book.n_classes)
+    outputs = nested_outputs(book, index) if nested else outputs_of(book, index)
     weights = np.random.default_rng(6).uniform(0.5, 2.0, 50)
-    folds = [np.arange(50)[start::4] for start in range(4)]
     decoder = CoupledSoftmax(ridge=0.5)
-    log_p = cross_fitted(decoder, book, outputs, index, folds, weights)
-    assert not hasattr(decoder, "fit_")
-    for fold in folds:
-        kept = np.setdiff1d(np.arange(50), fold)
+    found = decoder.cross_fit(book, outputs, index, sample_weight=weights)
+    n_folds = 5 if nested else 2
+    numbers = outputs.dealt.fold_numbers(n_folds)
+    log_p, log_prior = np.empty((50, book.n_classes)), np.empty((50, book.n_classes))
+    for fold in range(n_folds):
+        held = numbers == fold
+        margins = outputs.nested.margins[fold] if nested else outputs.margins
         other = CoupledSoftmax(ridge=0.5).fit(
-            book, outputs.rows(kept), index[kept], sample_weight=weights[kept]
+            book, Outputs(margins[~held], "leave_one_out"), index[~held], sample_weight=weights[~held]
         )
-        assert_allclose(log_p[fold], other.log_proba(outputs.rows(fold)), atol=1e-12)
+        log_p[held] = other.log_proba(Outputs(margins[held], "new"))
+        counts = np.bincount(index[~held], weights[~held], minlength=book.n_classes) + 0.5
+        log_prior[held] = np.log(counts / counts.sum())
+    for fold in range(n_folds):
+        held = numbers == fold
+        trust = temper(log_p[~held], log_prior[~held], index[~held], weights[~held])
+        expected = tempered(log_p[held], log_prior[held], trust)
+        assert_allclose(found[held], expected, atol=1e-4)
 
 
-def test_a_fold_that_holds_all_of_a_class_is_decoded_by_one_that_has_seen_it():
+def test_labels_of_a_fold_do_not_count_for_the_fold():
+    """With nested outputs and the ridge given, other labels in a fold leave what is learned for it as it is.
+
+    Only how far it is trusted, one number, is learned from folds whose decoders have seen these labels.
+    """
     book = one_vs_one(3)
-    index = np.repeat([0, 1, 2], [20, 20, 2])
+    index = classes_of(60, 3)
+    outputs = nested_outputs(book, index)
+    held = outputs.nested.numbers == 2
+    other = index.copy()
+    other[held] = (index[held] + 1) % 3
+    one = CoupledSoftmax(ridge=0.5).cross_fit(book, outputs, index)
+    two = CoupledSoftmax(ridge=0.5).cross_fit(book, outputs, other)
+    log_prior = np.log(np.bincount(index[~held]) + 0.5)
+
+    def said(log_p):
+        """What the outputs say beside the class frequencies, but for the unit."""
+        logits = log_p[held] - log_prior
+        logits = logits - logits.mean(axis=1, keepdims=True)
+        return logits / np.abs(logits).max()
+
+    assert_allclose(said(one), said(two), atol=1e-4)
+    assert np.abs(one[~held] - two[~held]).max() > 0.2
+
+
+def test_a_class_of_one_row_is_never_held_out():
+    book = one_vs_one(3)
+    index = np.repeat([0, 1, 2], [20, 20, 1])
     outputs = outputs_of(book, index)
-    folds = [np.r_[0:10, 20:30, 40, 41], np.r_[10:20, 30:40]]
-    log_p = cross_fitted(CoupledSoftmax(), book, outputs, index, folds)
-    whole = CoupledSoftmax().fit(book, outputs, index)
-    assert_allclose(log_p[folds[0]], whole.log_proba(outputs.rows(folds[0])), atol=1e-12)
-    assert np.abs(log_p[folds[1]] - whole.log_proba(outputs.rows(folds[1]))).max() > 1e-3
+    log_p = CoupledSoftmax().cross_fit(book, outputs, index)
+    counts = np.bincount(index) + 0.5
+    assert_allclose(np.exp(log_p[40]), counts / counts.sum())
+    assert np.isfinite(log_p).all()
+    assert np.abs(log_p[:40] - log_p[40]).max() > 0.1

@@ -110,7 +110,7 @@ def rewritten(path, change):
         LSSVMClassifier(kernel=Polynomial(2, centred=True), priors=[0.2, 0.3, 0.5]),
         LSSVMClassifier(kernel="blend"),
         LSSVMClassifier(kernel=Blend(0.6), C=2.0, gamma=0.3, decoding="bayes"),
-        LSSVMClassifier(random_state=np.random.default_rng(0), **GIVEN),
+        LSSVMClassifier(random_state=np.random.RandomState(0), **GIVEN),
         LSSVMClassifier(decoding=Stack(LogisticRegression()), **GIVEN),
         LSSVMClassifier(
             decoding=Stack(make_pipeline(StandardScaler(), SGDClassifier(random_state=0))), **GIVEN

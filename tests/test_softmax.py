@@ -18,11 +18,11 @@ from sklearn.utils.estimator_checks import check_estimator
 import naive
 from polymargin import LSSVMClassifier
 from polymargin.codebooks import Codebook, ecoc, one_vs_all, one_vs_one
+from polymargin.dealing import Deal
 from polymargin.decoders import Softmax, resolve_decoder
 from polymargin.decoders._base import prior_shift, reweighted
-from polymargin.decoders._folds import deal_rows
 from polymargin.decoders._platt import fit_sigmoids
-from polymargin.decoders._softmax_fit import fit_softmax, mean_fit, smooth_targets
+from polymargin.decoders._softmax_fit import few_features, fit_softmax, mean_fit, smooth_targets
 from polymargin.decoders._softmax_hidden import _Network
 from polymargin.decoders._softmax_steps import NewtonSteps
 from polymargin.decoders.softmax import choose_ridge
@@ -374,7 +374,7 @@ def test_the_ridge_is_chosen_by_cross_validation():
 
     def loss(ridge):
         total = 0.0
-        for fold in deal_rows(X, index, 5):
+        for fold in Deal.of(X, index).folds(5):
             kept = np.setdiff1d(np.arange(120), fold)
             total -= np.sum(
                 targets[fold] * fit_softmax(X[kept], targets[kept], ridge=ridge).log_proba(X[fold])
@@ -388,42 +388,60 @@ def test_the_ridge_is_chosen_by_cross_validation():
     assert Softmax().fit(book, outputs, index).ridge_ == decoder.ridge_
 
 
-def test_folds_are_even_and_keep_copies_together():
-    random = np.random.default_rng(0)
-    index = some_classes(103, 4)
-    X = random.normal(size=(103, 3))
-    folds = deal_rows(X, index, 5)
-    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(103))
-    counts = np.array([np.bincount(index[fold], minlength=4) for fold in folds])
-    assert np.ptp(counts, axis=0).max() <= 1
-    copies = random.permutation(np.repeat(np.arange(103), random.integers(1, 4, 103)))
-    again = deal_rows(X[copies] * (1 + 1e-15), index[copies], 5)
-    for fold, other in zip(folds, again, strict=True):
-        assert set(fold) == set(copies[other])
-    # Rows that look the same stay together, whatever their classes: a soft label is one row of several classes.
-    assert len(deal_rows(np.zeros((6, 2)), np.array([0, 0, 0, 1, 1, 1]), 5)) == 1
-
-
-def test_folds_do_not_know_the_numbers_of_classes():
-    random = np.random.default_rng(1)
-    index, names = some_classes(50, 3), np.array([2, 0, 1])
-    X = random.normal(size=(50, 3))
-    folds, again = deal_rows(X, index, 4), deal_rows(-X[:, [1, 2, 0]], names[index], 4)
-    for fold, other in zip(folds, again, strict=True):
-        np.testing.assert_array_equal(fold, other)
-
-
 def test_the_search_for_the_ridge_goes_either_way():
     random = np.random.default_rng(0)
     index = some_classes(60, 3)
     targets, weights = smooth_targets(index, 3, 0.01), np.ones(60)
     blind = random.normal(size=(60, 8))
-    noise, path = choose_ridge(blind, targets, weights, deal_rows(blind, index, 5))
+    noise, path = choose_ridge(blind, targets, weights, Deal.of(blind, index).folds(5))
     assert noise > 10.0
     assert max(path) >= 100.0
     signal = np.eye(3)[index] + 0.05 * random.normal(size=(60, 3))
-    clear, path = choose_ridge(signal, targets, weights, deal_rows(signal, index, 5))
+    clear, path = choose_ridge(signal, targets, weights, Deal.of(signal, index).folds(5))
     assert clear < 0.1
+
+
+@pytest.mark.parametrize("anchored", [False, True])
+def test_an_offset_is_added_to_the_logits_and_not_part_of_the_fit(anchored):
+    random = np.random.default_rng(3)
+    X, index = random.normal(size=(40, 2)), some_classes(40, 3)
+    T, w, offset = smooth_targets(index, 3, 0.05), random.uniform(0.5, 2.0, 40), np.log([0.6, 0.3, 0.1])
+    W = random.normal(size=(40, 3)) + np.eye(3)[index] if anchored else None
+    more = {"anchor": W, "scale_ridge": 0.2} if anchored else {}
+    fit = fit_softmax(X, T, sample_weight=w, ridge=0.7, intercept_ridge=0.9, offset=offset, tol=1e-10, **more)
+
+    def objective(parameters):
+        moved = parameters.copy()
+        moved[6:9] += offset
+        value = naive.softmax_objective(moved, X, T, w, 0.7, 0.0, W, 0.2 if anchored else 0.0)
+        return value + 0.45 * np.sum(parameters[6:9] ** 2)
+
+    own = np.concatenate([fit.coef.ravel(), fit.intercept, [fit.scale if anchored else 1.0]])
+    found = minimize(objective, np.r_[np.zeros(9), 1.0], method="BFGS", options={"gtol": 1e-7})
+    assert objective(own) == pytest.approx(found.fun, rel=1e-9)
+    assert fit.objective == pytest.approx(found.fun, rel=1e-9)
+    np.testing.assert_allclose(own[:9], found.x[:9], atol=1e-4)
+    # An intercept without a ridge takes the offset up.
+    free = {"sample_weight": w, "ridge": 0.7, "tol": 1e-10, **more}
+    with_offset, without = fit_softmax(X, T, offset=offset, **free), fit_softmax(X, T, **free)
+    np.testing.assert_allclose(with_offset.coef, without.coef, atol=1e-6)
+    moved = with_offset.intercept + offset - without.intercept
+    np.testing.assert_allclose(moved, moved.mean(), atol=1e-6)
+    # To say nothing is to say the offset.
+    silent = fit_softmax(np.zeros((40, 2)), T, ridge=1.0, intercept_ridge=1e9, offset=offset)
+    np.testing.assert_allclose(silent.intercept, 0.0, atol=1e-6)
+
+
+def test_few_features_have_no_direction_of_rounding():
+    X = np.random.default_rng(0).normal(size=(20, 50))
+    X -= X.mean(axis=0)
+    Y, V = few_features(X)
+    assert Y.shape == (20, 19)
+    np.testing.assert_allclose(Y @ V.T, X, atol=1e-12)
+    np.testing.assert_allclose(V.T @ V, np.eye(19), atol=1e-12)
+    fit = fit_softmax(X, np.arange(20) % 3, ridge=0.1)
+    assert fit.converged
+    assert fit.coef.shape == (50, 3)
 
 
 def test_weight_two_is_the_row_twice():
@@ -435,8 +453,7 @@ def test_weight_two_is_the_row_twice():
     twice = np.repeat(np.arange(60), weights.astype(int))
     copies = Outputs(outputs.margins[twice], "leave_one_out")
     priors = np.array([0.5, 0.3, 0.2])
-    for parameters in (
-        {},
+    for parameters in (  # to choose a ridge, rows are dealt into folds, and copies into different ones
         {"ridge": 0.5},
         {"ridge": 0.5, "hidden": 1},
         {"ridge": 0.5, "hidden": 4, "epochs": 7},

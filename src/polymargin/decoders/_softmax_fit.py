@@ -114,7 +114,9 @@ def few_features(features: Array) -> tuple[Array, Array]:
     smaller, so that with one ridge for all coefficients the problem in Y is the problem in X.
     """
     left, sizes, right = np.linalg.svd(features, full_matrices=False)
-    return left * sizes, right.T
+    # Directions of no size but rounding, such as the one that centring takes away, would be blown up.
+    kept = sizes > np.finfo(sizes.dtype).eps * max(features.shape) * sizes.max(initial=0.0)
+    return (left * sizes)[:, kept], right[kept].T
 
 
 def fit_softmax(
