@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneGroupOut, StratifiedKFold
 from sklearn.svm import SVC
 
 from conftest import blobs
 from polymargin import SVMClassifier
 from polymargin.codebooks import CODINGS
 from polymargin.comparison import Hinge, compare_codings
+from polymargin.kernels import Linear
+from polymargin.machines import TrainingRows
 from polymargin.selection import cross_validate_svm
-from polymargin.selection.folds import out_of_fold
+from polymargin.selection.folds import training_folds
 
 
 @pytest.fixture(scope="module")
@@ -119,20 +121,42 @@ def test_given_splits_number_the_rows_of_X(problem):
     np.testing.assert_array_equal(dropped.selection_.scores, gone.selection_.scores)
 
 
+def folds_of(y, cv, groups=None):
+    rows = np.random.default_rng(0).normal(size=(y.size, 2))
+    return training_folds(TrainingRows(Linear(), rows, y, np.ones(y.size), groups=groups), cv)
+
+
 def test_folds():
     y = np.array([0] * 7 + [1] * 5 + [2])
-    folds = out_of_fold(y, 5)
+    folds = folds_of(y, 5)
     assert sorted(np.concatenate(folds)) == list(range(13))
     for fold in folds:
         assert 1 <= (y[fold] == 0).sum() <= 2
         assert (y[fold] == 1).sum() == 1
-    assert len(out_of_fold(np.array([0, 1, 1]), 10)) == 2
+    assert len(folds_of(np.array([0, 1, 1]), 10)) == 2
     with pytest.raises(ValueError, match="at least 2 folds"):
-        out_of_fold(y, 1)
+        folds_of(y, 1)
     with pytest.raises(ValueError, match="exactly once"):
-        out_of_fold(y, [([0, 1], [2, 3])])
+        folds_of(y, [([0, 1], [2, 3])])
     with pytest.raises(ValueError, match="a number of folds"):
-        out_of_fold(y, None)
+        folds_of(y, None)
+    with pytest.raises(ValueError, match="every class has only one row"):
+        folds_of(np.arange(3), 2)
+    with pytest.raises(ValueError, match="every class has only one group"):
+        folds_of(y, 2, groups=y)
+
+
+def test_no_more_folds_than_groups():
+    y, groups = np.arange(60) % 3, np.arange(60) // 20
+    folds = folds_of(y, 5, groups=groups)
+    assert sorted(groups[fold].tolist() for fold in folds) == [[k] * 20 for k in range(3)]
+
+
+def test_splitters_are_given_the_groups():
+    y, groups = np.arange(60) % 3, np.random.default_rng(0).integers(0, 12, 60)
+    folds = folds_of(y, LeaveOneGroupOut(), groups=groups)
+    assert len(folds) == np.unique(groups).size
+    assert all(np.unique(groups[fold]).size == 1 for fold in folds)
 
 
 @pytest.mark.parametrize("shared", [True, False])

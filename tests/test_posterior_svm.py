@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -36,7 +37,6 @@ from polymargin.decoders import DECODERS, resolve_decoder
 from polymargin.estimators._soft_labels import are_soft
 from polymargin.machines.svm import SVMBank
 from polymargin.outputs import Outputs
-from polymargin.selection.folds import out_of_fold
 
 MACHINES = ["single", "one-vs-all"]
 TIGHT = {"single": 1e-9, "one-vs-all": 1e-7}
@@ -277,8 +277,7 @@ def test_honest_outputs_are_those_of_machines_trained_without_the_rows(name, K, 
     X, y = blobs(n=60, K=K, d=2, seed=3, spread=1.5)
     precomputed = parameters.get("kernel") == "precomputed"
     given = rbf_kernel(X, gamma=0.4) if precomputed else X
-    folds = out_of_fold(y, 4, 7)
-    splits = [(np.setdiff1d(np.arange(60), fold), fold) for fold in folds]
+    splits = list(StratifiedKFold(4, shuffle=True, random_state=7).split(X, y))
     model = machine_of(name, gamma=0.4, decoding=recorder(), cv=splits, **parameters).fit(given, y)
     outputs, class_index, weights = model.decoder_.seen_
     assert outputs.provenance == "out_of_fold"

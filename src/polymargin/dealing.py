@@ -3,11 +3,13 @@
 Rows are shuffled, not taken as they stand, so that a sorted table does no harm; and what is drawn must not depend on
 the order of the rows, on the units of the columns, on the names of the classes, or on the last digits of X. So the
 rows of a class are first put into a canonical order, that of their projection on a random direction, and then shuffled
-by the random state. Equal rows of one class are exchangeable, and are dealt like any others.
+by the random state. Rows whose projections are equal up to rounding are told apart by their weights and soft labels;
+those that have these in common are exchangeable, and are dealt like any others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,9 @@ from sklearn.utils import check_random_state
 from polymargin.kernels._base import weighted_moments
 
 Array = NDArray[Any]
+
+#: Keys that differ by less than this part of their range are equal up to rounding.
+_SAME = 1e-7
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Deal:
         *,
         precomputed: bool = False,
         groups: Array | None = None,
+        ties: Sequence[Array] = (),
         random_state: Any = None,
     ) -> Deal:
         """Shuffle the rows.
@@ -64,6 +70,8 @@ class Deal:
             Whether X is a Gram matrix.
         groups : ndarray of shape (n,) or None
             The name of every row's group; rows of one group stay together.
+        ties : sequence of ndarray of shape (n,)
+            What distinguishes rows with the same projection, such as their weights.
         random_state : int, RandomState instance or None
             None is the same as 0, so that a fit can be repeated.
 
@@ -71,29 +79,24 @@ class Deal:
         --------
         >>> deal = Deal.of(np.arange(8.0)[:, np.newaxis], np.repeat([0, 1], 4))
         >>> [fold.tolist() for fold in deal.folds(2)]
-        [[2, 3, 6, 7], [0, 1, 4, 5]]
+        [[0, 4, 5, 7], [1, 2, 3, 6]]
         """
         random = check_random_state(0 if random_state is None else random_state)
         # One number, so that a RandomState instance is advanced by the same amount whatever the rows are.
         seed = int(random.randint(np.iinfo(np.int32).max))
-        key = _gram_key(X) if precomputed else _row_key(X, seed)
-        n_classes = int(class_index.max()) + 1
-        counts = np.bincount(class_index, minlength=n_classes)
-        of_classes = np.bincount(class_index, key, minlength=n_classes) / np.maximum(counts, 1)
+        key = _gram_key(X, class_index, seed) if precomputed else _row_key(X, seed)
+        rank = _ranks(key, ties)
+        classes = _class_order(key, rank, class_index)
         if groups is None:
-            first, member, of_group = np.arange(class_index.size), np.arange(class_index.size), class_index
+            member, of_group, sorted_groups = np.arange(key.size), class_index, np.lexsort([key, rank])
         else:
-            by_key = np.argsort(key, kind="stable")
-            _, first, member = np.unique(groups[by_key], return_index=True, return_inverse=True)
-            first = by_key[first]
-            member = member[np.argsort(by_key, kind="stable")]
-            of_group = _majority(member, class_index, of_classes)
-        place = np.empty(first.size, dtype=np.intp)
-        turn = np.zeros(n_classes, dtype=np.intp)
+            member = np.unique(groups, return_inverse=True)[1]
+            of_group, sorted_groups = _majority(member, class_index, classes), _group_order(member, rank)
+        place = np.empty(of_group.size, dtype=np.intp)
+        turn = np.zeros(classes.size, dtype=np.intp)
         dealt = 0
-        for index in np.argsort(of_classes, kind="stable"):
-            members = np.flatnonzero(of_group == index)
-            order = members[np.argsort(key[first[members]], kind="stable")]
+        for index in classes:
+            order = sorted_groups[of_group[sorted_groups] == index]
             place[order] = np.random.RandomState(seed).permutation(order.size)
             turn[index], dealt = dealt, dealt + order.size
         return cls(place[member], of_group[member], turn, seed)
@@ -114,6 +117,20 @@ class Deal:
     def folds(self, n_folds: int) -> list[Array]:
         """Return the rows of every fold that has some."""
         numbers = self.fold_numbers(n_folds)
+        return [rows for fold in range(n_folds) if (rows := np.flatnonzero(numbers == fold)).size]
+
+    def stratified_folds(self, n_folds: int) -> list[Array]:
+        """Return the rows of every fold that has some: every class is dealt evenly, row by row or group by group.
+
+        For the cross-validation of accuracies, for which the class frequencies are no part of what is learned.
+
+        Examples
+        --------
+        >>> deal = Deal.of(np.arange(8.0)[:, np.newaxis], np.repeat([0, 1], 4), groups=np.arange(8) // 2)
+        >>> [fold.tolist() for fold in deal.stratified_folds(2)]
+        [[2, 3, 6, 7], [0, 1, 4, 5]]
+        """
+        numbers = (self.place + self.turn[self.class_index]) % n_folds
         return [rows for fold in range(n_folds) if (rows := np.flatnonzero(numbers == fold)).size]
 
     def sample(self, share: float, least: int = 1) -> Array:
@@ -142,16 +159,55 @@ def _row_key(X: Any, seed: int) -> Array:
     return np.asarray(X @ (direction / largest)).ravel()
 
 
-def _gram_key(K: Array) -> Array:
-    """Return a number for every row of a Gram matrix that moves with the row when rows are exchanged, shape (n,)."""
-    sums = K.sum(axis=1)
-    spread = float(np.std(sums)) or 1.0
-    return K @ np.cos(1.0 + sums / spread)
+def _gram_key(K: Array, class_index: Array, seed: int) -> Array:
+    """Return a number for every row of a Gram matrix that moves with the row when rows are exchanged, shape (n,).
+
+    A random combination of statistics: K(x, x), the means of K(x, z) over all rows z and over those of the row's own
+    class, the mean of its square, and the mean of K(x, z) where rows z are weighted by their own means. (The mean over
+    all rows alone would be nothing but rounding where the matrix is centred.)
+    """
+    n = class_index.size
+    K = K / (float(np.abs(K).max(initial=0.0)) or 1.0)
+    own = np.eye(int(class_index.max()) + 1)[class_index]
+    overall, of_own = K.mean(axis=1), np.einsum("ij,ij->i", K @ (own / np.maximum(own.sum(axis=0), 1.0)), own)
+    squares = np.einsum("ij,ij->i", K, K) / n
+    statistics = np.column_stack([K.diagonal(), overall, of_own, squares, K @ (overall + of_own) / n])
+    return statistics @ np.random.RandomState(seed).normal(size=statistics.shape[1])
 
 
-def _majority(member: Array, class_index: Array, of_classes: Array) -> Array:
-    """Return the commonest class of every group, shape (G,); ties are decided by the classes' place in the order."""
-    counts = np.zeros((int(member.max()) + 1, of_classes.size))
+def _ranks(key: Array, ties: Sequence[Array] = ()) -> Array:
+    """Return the place of every row in the order of its key and then of the ties, shape (n,).
+
+    Rows whose keys, up to rounding, and ties are equal share a place.
+    """
+    same = max(_SAME * float(np.ptp(key)), 1e-12 * float(np.abs(key).max()))
+    order = np.argsort(key, kind="stable")
+    rank = np.empty(key.size, dtype=np.intp)
+    rank[order] = np.cumsum(np.diff(key[order], prepend=key[order[0]]) > same)
+    for tie in ties:
+        values = np.unique(tie, return_inverse=True)[1]
+        rank = np.unique(rank * (int(values.max()) + 1) + values, return_inverse=True)[1]
+    return rank
+
+
+def _class_order(key: Array, rank: Array, class_index: Array) -> Array:
+    """Return the classes in an order that does not depend on their names: by their mean keys, sizes and rows."""
+    n_classes = int(class_index.max()) + 1
+    sizes = np.bincount(class_index, minlength=n_classes)
+    means = _ranks(np.bincount(class_index, key, minlength=n_classes) / np.maximum(sizes, 1))
+    rows = [np.sort(rank[class_index == index]).tolist() for index in range(n_classes)]
+    return np.array(sorted(range(n_classes), key=lambda index: (means[index], sizes[index], rows[index])))
+
+
+def _group_order(member: Array, rank: Array) -> Array:
+    """Return the groups in an order that does not depend on their names, shape (G,): by the ranks of their rows."""
+    order = np.lexsort([rank, member])
+    ranks = [part.tolist() for part in np.split(rank[order], np.flatnonzero(np.diff(member[order])) + 1)]
+    return np.array(sorted(range(len(ranks)), key=ranks.__getitem__))
+
+
+def _majority(member: Array, class_index: Array, classes: Array) -> Array:
+    """Return the commonest class of every group, shape (G,); of equally common ones the first in the given order."""
+    counts = np.zeros((int(member.max()) + 1, classes.size))
     np.add.at(counts, (member, class_index), 1.0)
-    rank = np.argsort(np.argsort(of_classes, kind="stable"), kind="stable")
-    return (counts - 1e-6 * rank).argmax(axis=1)
+    return classes[counts[:, classes].argmax(axis=1)]

@@ -18,7 +18,6 @@ from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, Progress, notes, shown
 from polymargin._threads import blas_threads_for, threads
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
-from polymargin.dealing import Deal
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
 from polymargin.estimators._growth import SINGLE, TwoSides
 from polymargin.estimators._soft_labels import DecoderRows
@@ -224,21 +223,15 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         )
         self.classes_ = checked.classes
         self.support_ = self._trained_rows = checked.support
-        return TrainingRows(
+        rows = TrainingRows(
             kernel.fitted(checked.X, checked.weights),
             checked.X,
             checked.class_index,
             checked.weights,
             checked.soft_labels,
             checked.groups,
-            Deal.of(
-                checked.X,
-                checked.class_index,
-                precomputed=kernel.precomputed,
-                groups=checked.groups,
-                random_state=self.random_state,
-            ),
         )
+        return rows.shuffled(self.random_state)
 
     def _resolved_decoder(self) -> Decoder:
         """Return a fresh decoder."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,13 +45,9 @@ class TwoSides:
         """Divide the rows by one column of a codebook."""
         targets = column[data.class_index]
         used, unused = np.flatnonzero(targets), np.flatnonzero(targets == 0)
-        known, new = data.X[used], data.X[unused]
-        if data.kernel.precomputed:
-            known, new = known[:, used], new[:, used]
-        sides = (targets[used] > 0).astype(np.intp)
-        groups = None if data.groups is None else data.groups[used]
-        rows = TrainingRows(data.kernel, known, sides, data.weights[used], groups=groups)
-        return cls(used, unused, rows, new)
+        new = data.X[unused]
+        sides = replace(data.take(used), class_index=(targets[used] > 0).astype(np.intp), soft_labels=None)
+        return cls(used, unused, sides, new[:, used] if data.kernel.precomputed else new)
 
     def margins(self, honest: Array, machine: Callable[[Any], Array]) -> Array:
         """Return the margins of all rows: honest ones for those that were used, the machine's for the others."""

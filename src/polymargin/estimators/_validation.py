@@ -105,7 +105,12 @@ def check_rows(
     if precomputed and X.shape[0] != X.shape[1]:
         raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    weights = weights * _class_weights(class_weight, classes, class_index, probabilities, weights > 0.0)
+    if probabilities is None:
+        counts = np.bincount(class_index[weights > 0.0], minlength=classes.size)
+        weights = weights * class_factors(class_weight, classes, counts)[class_index]
+    else:
+        counts = probabilities[weights > 0.0].sum(axis=0)
+        weights = weights * (probabilities @ class_factors(class_weight, classes, counts))
     numbers = None if groups is None else _group_numbers(groups, weights.size)
     support = np.flatnonzero(weights)
     if support.size == 0:
@@ -159,32 +164,48 @@ def _merged(rows: CheckedRows) -> CheckedRows:
     )
 
 
-def _class_weights(
-    class_weight: Any, classes: Array, class_index: Array, probabilities: Array | None, counted: Array
-) -> Array:
-    """Return what ``class_weight`` multiplies the weight of every row by, shape (n,)."""
+def class_factors(class_weight: Any, classes: Array, counts: Array) -> Array:
+    """Return what ``class_weight`` multiplies the weights of the rows of every class by, shape (K,).
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None
+        A factor for every class that is named; "balanced" is n / (K n_k).
+    classes : ndarray of shape (K,)
+        The class labels.
+    counts : ndarray of shape (K,)
+        n_k, the number of rows of every class.
+
+    Examples
+    --------
+    >>> class_factors("balanced", np.array(["a", "b"]), np.array([30, 10]))
+    array([0.66666667, 2.        ])
+    >>> class_factors({"b": 5.0}, np.array(["a", "b"]), np.array([30, 10]))
+    array([1., 5.])
+    """
     if class_weight is None:
-        return np.ones(class_index.size)
-    if isinstance(class_weight, str) and class_weight != "balanced":
-        raise ValueError(f'class_weight must be None, "balanced" or a dict of weights, not {class_weight!r}')
+        return np.ones(classes.size)
     if hasattr(class_weight, "items"):
-        unknown = set(class_weight) - set(classes.tolist())
+        given = dict(class_weight.items())
+        unknown = set(given) - set(classes.tolist())
         if unknown:
             raise ValueError(
                 f"class_weight names {sorted(map(str, unknown))}, which are not among the classes {classes.tolist()}"
             )
-        values = np.array([class_weight.get(label, 1.0) for label in classes.tolist()], dtype=np.float64)
-    elif class_weight == "balanced":
-        if probabilities is None:
-            counts = np.bincount(class_index[counted], minlength=classes.size)
-        else:
-            counts = probabilities[counted].sum(axis=0)
-        values = counts.sum() / (classes.size * np.maximum(counts, 1e-300))
+        try:
+            factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
+        except (TypeError, ValueError):
+            raise ValueError(f"the weights of class_weight must be numbers: {class_weight!r}") from None
+    elif isinstance(class_weight, str) and class_weight == "balanced":
+        factors = counts.sum() / (classes.size * np.maximum(counts, 1e-300))
     else:
         raise ValueError(f'class_weight must be None, "balanced" or a dict of weights, not {class_weight!r}')
-    if not np.isfinite(values).all() or (values < 0.0).any():
-        raise ValueError(f"the weights of class_weight must be finite and not negative: {class_weight!r}")
-    return values[class_index] if probabilities is None else probabilities @ values
+    if not np.isfinite(factors).all() or (factors <= 0.0).any():
+        raise ValueError(
+            f"class_weight must be positive and finite for every class, not {class_weight!r}: leave out the rows of a "
+            "class that is not to count"
+        )
+    return factors
 
 
 def _group_numbers(groups: Any, n_rows: int) -> Array:

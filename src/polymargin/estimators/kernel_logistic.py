@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from polymargin import _memory
@@ -64,6 +62,10 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=1.0
         Constant of "poly".
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the weights of every class's rows, one for classes that a dict does not name. "balanced" is
+        n / (K n_k), where n is the number of rows and n_k the number of those in the class; soft labels divide their
+        rows among the classes.
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     tol : float, default=1e-9
@@ -93,7 +95,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         The training rows that carry the machine: all those of positive weight.
     loo_log_proba_ : ndarray of shape (n_support, K)
         The logarithms of the probabilities that each training row would have been given had it not been there, by one
-        Newton step. A row is left out with all of its weight; other rows that are equal to it stay.
+        Newton step. A row is left out with all of its weight and with its group; other rows that are equal to it stay.
     objective_, gradient_norm_ : float
         What was minimised, and the norm of its gradient at the solution: the objective is at most about half the square
         of the norm above the optimum.
@@ -127,6 +129,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         gamma: float | str | None = None,
         degree: float = 3,
         coef0: float = 1.0,
+        class_weight: Any = None,
         classes: Any = None,
         tol: float = 1e-9,
         max_iter: int = 100,
@@ -138,6 +141,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.class_weight = class_weight
         self.classes = classes
         self.tol = tol
         self.max_iter = max_iter
@@ -145,7 +149,11 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> KernelLogisticClassifier:
         """Choose C and gamma where they are None, and fit.
 
@@ -158,6 +166,10 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         sample_weight : array-like of shape (n_samples,), default=None
             Row weights: with a given C, weight two counts like the row twice, weight zero like no row. All weights
             times a constant are the same as C times that constant, and change nothing where C is selected.
+        groups : array-like of shape (n_samples,), default=None
+            The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
+            of one group are one observation: leave-one-out leaves all of them out. None: every row is a group of its
+            own, unless rows are likely copies of each other, of which a warning tells.
 
         Returns
         -------
@@ -169,16 +181,16 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
         check_positive("tol", self.tol, "for example 1e-9")
-        data = self._training_rows(X, y, sample_weight)
+        data = self._training_rows(X, y, sample_weight, groups)
         # Weights count relatively; the mean one is one, and C is multiplied in return.
         scale = float(data.weights.mean())
         targets = (
             np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels
         )
         first, cell = _cells(data)
-        rows = Observations(cell, targets, data.weights / scale)
+        rows = Observations(cell, targets, data.weights / scale, data.groups)
         _memory.require(
-            8.0 * matrices_needed(self.classes_.size) * first.size**2,
+            8.0 * (matrices_needed(self.classes_.size) * first.size**2 + rows.left_out_numbers),
             f"the Hessian of {first.size} rows and {self.classes_.size} classes",
             "fit fewer rows, or choose LSSVMClassifier, which needs less",
         )
@@ -249,26 +261,16 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return 1.0 / choice.ridge / scale if self.C is None else float(self.C), choice.gamma
 
     def _part(self, data: TrainingRows, base: Array, rows: Observations, size: int) -> log_loss.Part:
-        """Return a stratified sample of the rows, all of them if no more than `size` differ.
-
-        It does not depend on the order of the rows, nor on their last digits: they are sorted along a direction first.
-        """
+        """Return a stratified sample of the rows, all of them if no more than `size` differ."""
         if len(base) <= size:
             return log_loss.Part(base, rows)
-        generator = check_random_state(0 if self.random_state is None else self.random_state)
-        n, classes = data.class_index.size, data.class_index
-        direction = generator.standard_normal(data.X.shape[1])
-        place = np.arange(n) if data.kernel.precomputed else safe_sparse_dot(data.X, direction)
-        order = np.lexsort((rows.weights, place, classes))
-        order = order[generator.permutation(n)]
-        # By the place within its class: every class gives its first rows, as many as its share and one at least.
-        order = order[np.argsort(classes[order], kind="stable")]
-        counts = np.bincount(classes)
-        rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-        kept = order[rank < np.ceil(counts * size / n)[classes[order]]]
-        used, cell = np.unique(rows.cell[kept], return_inverse=True)
-        sample = Observations(cell, rows.targets[kept], rows.weights[kept])
-        return log_loss.Part(base[np.ix_(used, used)], sample)
+        share = size / data.class_index.size
+        kept = data.deal.sample(share)
+        while not rows.targets[kept].any(axis=0).all():  # a class that is rare in all of its groups
+            share *= 2.0
+            kept = data.deal.sample(share)
+        cells, sample = rows.take(kept)
+        return log_loss.Part(base[np.ix_(cells, cells)], sample)
 
     def _given_gamma(self, data: TrainingRows) -> float | None:
         """Return gamma as a number, or None if it is to be selected."""
@@ -284,13 +286,18 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         check_positive("gamma", gamma, 'or "scale", "auto", or None to have it selected')
         return float(gamma)
 
-    def _training_rows(self, X: Any, y: Any, sample_weight: Any) -> TrainingRows:
+    def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> TrainingRows:
         """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
         kernel = self._kernel
-        checked = check_rows(self, X, y, sample_weight, precomputed=kernel.precomputed)
+        checked = check_rows(
+            self, X, y, sample_weight, groups, precomputed=kernel.precomputed, class_weight=self.class_weight
+        )
         self.classes_, self.support_ = checked.classes, checked.support
         kernel = kernel.fitted(checked.X, checked.weights)
-        return TrainingRows(kernel, checked.X, checked.class_index, checked.weights, checked.soft_labels)
+        data = TrainingRows(
+            kernel, checked.X, checked.class_index, checked.weights, checked.soft_labels, checked.groups
+        )
+        return data.shuffled(self.random_state)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the classes' logits, shape (n_samples, K); for two classes the difference, shape (n_samples,)."""

@@ -140,6 +140,7 @@ default="one-vs-one"
     """
 
     takes_soft_labels = True
+    _weight_unit = 1.0
 
     def __init__(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,15 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from polymargin._progress import Progress
 from polymargin.codebooks import Codebook, one_vs_all
-from polymargin.decoders import Decoder, Stack
+from polymargin.decoders import Decoder
 from polymargin.densities import KNNPosterior, WindowPosterior
 from polymargin.estimators._flow import check_positive
-from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.estimators.svm import SVMClassifier
 from polymargin.machines import TrainingRows
 from polymargin.machines._soft import DensityLabels, GivenLabels, SoftLabels
-from polymargin.outputs import Outputs
-from polymargin.selection.folds import fold_numbers, training_folds
 
 if TYPE_CHECKING:  # importing them for good would load numba with the package
     from polymargin.machines.single import SingleMachineBank
@@ -74,14 +70,18 @@ class PosteriorSVMClassifier(SVMClassifier):
         How outputs become labels and probabilities: "softmax" learns it, "plain-softmax" is the paper's softmax without
         parameters, "argmax" takes the class of the largest output and gives no probabilities; or any decoder that reads
         one-vs-all machines and needs no variances.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the weights of every class's rows, one for classes that a dict does not name. "balanced" is
+        n / (K n_k), where n is the number of rows and n_k the number of those in the class; given soft labels divide
+        their rows among the classes.
     classes : array-like of shape (K,) or None, default=None
         What the columns of given soft labels stand for; None: 0, …, K−1. Not used with ordinary labels.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         Prior class probabilities, for decoders that work with them; a dict names the classes.
     cv : int, splitter or iterable of splits, default=5
         The folds of the out-of-fold outputs that a decoder learns from. With a number, the rows of every class are
-        dealt at random, equal rows like any others; see `polymargin.selection.folds.deal`. Where equal rows are
-        copies of one observation, pass a splitter or splits that keep them together.
+        dealt at random, equal rows like any others; rows of one group stay together. A splitter is given the
+        ``groups`` of `fit`.
     tol : float, default=1e-3
         Of the "single" machine the largest relative duality gap, of "one-vs-all" the largest violation of the
         optimality conditions.
@@ -152,10 +152,10 @@ class PosteriorSVMClassifier(SVMClassifier):
     """
 
     takes_soft_labels = True
+    class_weight_in_box = False
 
     C: float
     bank_: SVMBank | SingleMachineBank  # type: ignore[assignment]
-    _folds: list[Array]
 
     def __init__(
         self,
@@ -170,6 +170,7 @@ class PosteriorSVMClassifier(SVMClassifier):
         n_neighbors: int = 5,
         radius: float | None = None,
         decoding: Any = "softmax",
+        class_weight: Any = None,
         classes: Any = None,
         priors: Any = None,
         cv: Any = 5,
@@ -189,6 +190,7 @@ class PosteriorSVMClassifier(SVMClassifier):
         self.n_neighbors = n_neighbors
         self.radius = radius
         self.decoding = decoding
+        self.class_weight = class_weight
         self.classes = classes
         self.priors = priors
         self.cv = cv
@@ -199,7 +201,11 @@ class PosteriorSVMClassifier(SVMClassifier):
         self.random_state = random_state
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> PosteriorSVMClassifier:
         """Estimate the soft labels, and fit the machines and the decoder.
 
@@ -211,16 +217,20 @@ class PosteriorSVMClassifier(SVMClassifier):
             Class labels; or soft labels, floating-point class probabilities that sum to one in every row, and then
             ``density`` is not used.
         sample_weight : array-like of shape (n_samples,), default=None
-            Row weights: weight two counts like the row twice, among the neighbours too, weight zero like no row. The
-            folds hold out a row with all its weight, whereas two copies of a row may be in different folds.
+            Row weights: a machine of weight two is that of the row twice, among the neighbours too; weight zero
+            counts like no row. The folds hold out a row with all its weight, whereas two copies of a row may be in
+            different folds.
+        groups : array-like of shape (n_samples,), default=None
+            The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
+            of one group are one observation: folds keep them together. None: every row is a group of its own, unless
+            rows are likely copies of each other, of which a warning tells.
 
         Returns
         -------
         self : PosteriorSVMClassifier
             The fitted estimator.
         """
-        super().fit(X, y, sample_weight)
-        del self._folds
+        super().fit(X, y, sample_weight, groups)
         return self
 
     def _resolved_codebook(self, data: TrainingRows, progress: Progress | None = None) -> Codebook:
@@ -240,9 +250,7 @@ class PosteriorSVMClassifier(SVMClassifier):
         gamma = self._gamma_of(data)
         labels = self._labels(data)
         self.soft_labels_ = None if labels is None else labels(data.weights)
-        honest = decoder.learns and not decoder.in_sample
-        self._folds = self._held_out(data) if honest else []
-        cv = [(np.setdiff1d(np.arange(data.weights.size), fold), fold) for fold in self._folds]
+        cv = self._folds_of_rows()
         options = self._solver_options()
         if self.machine == "single":
             from polymargin.machines.single import fit_single_bank
@@ -255,6 +263,7 @@ class PosteriorSVMClassifier(SVMClassifier):
                 labels=labels,
                 options=options,
                 cv=cv,
+                random_state=self.random_state,
                 progress=progress,
             )
         else:
@@ -268,6 +277,7 @@ class PosteriorSVMClassifier(SVMClassifier):
                 labels=labels,
                 options=options,
                 cv=cv,
+                random_state=self.random_state,
                 progress=progress,
             )
         self._warn_unless_converged()
@@ -279,7 +289,7 @@ class PosteriorSVMClassifier(SVMClassifier):
         if not data.kernel.tunable:
             return 1.0
         # From the different rows, in their order: rounding would else tell copies of a row from its weight.
-        rows = data.distinct
+        rows = data.contents
         gamma = self._resolved_gamma(data.X[rows.first], np.bincount(rows.inverse, data.weights))
         if gamma is None:
             raise ValueError(
@@ -304,32 +314,6 @@ class PosteriorSVMClassifier(SVMClassifier):
         # It checks its parameter here, against all rows.
         density.fit(data.X, data.class_index, data.weights)
         return DensityLabels(density, data.X, data.class_index, data.weights, self.classes_.size)
-
-    def _held_out(self, data: TrainingRows) -> list[Array]:
-        """Return the rows of every fold."""
-        if isinstance(self.cv, Integral) and np.bincount(data.class_index).max() < 2:
-            raise ValueError(
-                "every class has only one row, so none can be held out for the decoder to learn from: choose a "
-                'decoding that does not learn, such as "plain-softmax" or "argmax"'
-            )
-        return training_folds(data, self._folds_of_rows(), self.random_state)
-
-    def _decoder_rows(
-        self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder, *, weighted: bool
-    ) -> DecoderRows:
-        """Return what the decoder is fitted on: equal rows in the same fold are one row of more weight.
-
-        Their outputs are equal, too. (Stacked classifiers need not support weights, so they get none unless
-        ``sample_weight`` was given.)
-        """
-        if not weighted and isinstance(decoder, Stack):
-            return super()._decoder_rows(data, outputs, decoder, weighted=False)
-        numbers = fold_numbers(self._folds) if self._folds else np.zeros(data.weights.size, dtype=np.intp)
-        key = data.distinct.inverse * (int(numbers.max()) + 1) + numbers
-        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-        weights = np.bincount(inverse, data.weights)
-        rows = DecoderRows(outputs, data.class_index, None).part(first, weights)
-        return rows if data.soft_labels is None else rows.divided(data.soft_labels[first])
 
     def _warn_unless_converged(self) -> None:
         """Say which machines are not solved to the tolerance, and what to do."""

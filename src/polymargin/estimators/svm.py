@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
@@ -17,6 +17,7 @@ from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, Hamming, Loss
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
 from polymargin.estimators._growth import SINGLE, WarmColumns
+from polymargin.estimators._validation import class_factors
 from polymargin.machines import TrainingRows
 from polymargin.outputs import Outputs
 
@@ -63,10 +64,11 @@ default="one-vs-one"
         Whether selected parameters are the same for all machines. False has each machine choose its own by its own
         accuracy, as Van Gestel et al. (2002) do.
     class_weight : dict, "balanced" or None, default=None
-        Factors of C for the rows of every class, one for classes that a dict does not name. As in ``SVC``, "balanced"
-        is n / (K n_k), where n is the number of rows and n_k the number of those in the class. Rows of weight zero are
-        not counted, and all others count alike: the bound of a row's dual variable is the product of C, of this factor
-        and of its sample weight.
+        Factors of the weights of every class's rows, one for classes that a dict does not name. As in ``SVC``,
+        "balanced" is n / (K n_k), where n is the number of rows and n_k the number of those in the class. Rows of
+        weight zero are not counted, and all others count alike: the bound of a row's dual variable is the product of
+        C, of this factor and of its sample weight. The factors also count in the accuracy by which parameters are
+        selected, and for a decoder that learns, but not for ``gamma="scale"``.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         Prior class probabilities, for decoders that work with them; a dict names the classes.
     tol : float, default=1e-3
@@ -80,8 +82,8 @@ default="one-vs-one"
         seconds. A machine that stops there is used as it is, with a ``ConvergenceWarning``.
     cv : int, splitter or iterable of splits, default=5
         The folds of the selection, and of the out-of-fold outputs that a decoder learns from and by which an adaptive
-        codebook grows. With a number, the rows of every class are dealt at random, equal rows like any others; see
-        `polymargin.selection.folds.deal`.
+        codebook grows. With a number, the rows of every class are dealt at random, equal rows like any others; rows
+        of one group stay together. A splitter is given the ``groups`` of `fit`.
     n_jobs : int or None, default=None
         Threads; the result does not depend on it.
     verbose : int, default=0
@@ -141,6 +143,8 @@ default="one-vs-one"
     1.0
     """
 
+    class_weight_in_box = True
+
     bank_: SVMBank
     selection_: CrossValidation | None
 
@@ -183,7 +187,13 @@ default="one-vs-one"
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> SVMClassifier:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> SVMClassifier:
         """Fit the machines and the decoder.
 
         Parameters
@@ -193,14 +203,19 @@ default="one-vs-one"
         y : array-like of shape (n_samples,)
             Class labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Factors of C: weight two counts like the row twice, weight zero like no row.
+            Factors of C: with given C and gamma a machine of weight two is that of the row twice; weight zero counts
+            like no row.
+        groups : array-like of shape (n_samples,), default=None
+            The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
+            of one group are one observation: folds keep them together. None: every row is a group of its own, unless
+            rows are likely copies of each other, of which a warning tells.
 
         Returns
         -------
         self : SVMClassifier
             The fitted estimator.
         """
-        super().fit(X, y, sample_weight)
+        super().fit(X, y, sample_weight, groups)
         # Only the decoder needed the rows that are no support vectors.
         self.bank_ = self.bank_.without_training()
         return self
@@ -240,9 +255,8 @@ default="one-vs-one"
                 'one that needs none, such as "hamming" or "loss", or use LSSVMClassifier'
             )
         self.class_weight_ = self._class_weights(data)
-        box_weights = data.weights * self.class_weight_[data.class_index]
         self.bank_, self.selection_ = self._train(
-            data, codebook, decoder, box_weights, self._folds_of_rows(), progress=progress
+            data, codebook, decoder, self._box_weights(data), self._folds_of_rows(), progress=progress
         )
         self._warn_unless_converged()
         self.support_ = self._trained_rows[self.bank_.support]
@@ -254,9 +268,14 @@ default="one-vs-one"
         def train(rows: TrainingRows, box_weights: Array, cv: Any, start: Array) -> SVMBank:
             return machine._train(rows, SINGLE, Hamming(), box_weights, cv, start, progress)[0]
 
-        box_weights = data.weights * self._class_weights(data)[data.class_index]
         folds = training_folds(data, self._folds_of_rows(), self.random_state)
-        return WarmColumns(train, data, box_weights, fold_numbers(folds))
+        return WarmColumns(train, data, self._box_weights(data), fold_numbers(folds))
+
+    def _fit_decoder(self, decoder: Decoder, data: TrainingRows, *, progress: Progress | None) -> Decoder:
+        # With the weights of the machines, or what is learned here would undo class_weight.
+        return super()._fit_decoder(
+            decoder, replace(data, weights=self._box_weights(data)), progress=progress
+        )
 
     def _train(
         self,
@@ -303,7 +322,7 @@ default="one-vs-one"
         gamma: float | None = 1.0
         if data.kernel.tunable:
             # From the different rows, in their order: rounding would else tell copies of a row from its weight.
-            rows = data.distinct
+            rows = data.contents
             gamma = self._resolved_gamma(data.X[rows.first], np.bincount(rows.inverse, data.weights))
         if self.selection not in ("cv", None):
             raise ValueError(f'unknown selection {self.selection!r}; choose "cv" or None')
@@ -345,14 +364,12 @@ default="one-vs-one"
 
     def _class_weights(self, data: TrainingRows) -> Array:
         """Return the factor of C for every class; "balanced" counts rows, as in ``SVC``, whatever their weights."""
-        if self.class_weight is None:
-            return np.ones(self.classes_.size)
-        weights = compute_class_weight(
-            self.class_weight, classes=self.classes_, y=self.classes_[data.class_index]
-        )
-        if not (weights > 0).all():
-            raise ValueError("class_weight must be positive for every class")
-        return np.asarray(weights, dtype=np.float64)
+        counts = np.bincount(data.class_index, minlength=self.classes_.size)
+        return class_factors(self.class_weight if self.class_weight_in_box else None, self.classes_, counts)
+
+    def _box_weights(self, data: TrainingRows) -> Array:
+        """Return the box of every row in multiples of C."""
+        return data.weights * self._class_weights(data)[data.class_index]
 
     def _folds_of_rows(self) -> Any:
         """Return ``cv``; given splits number the rows of X, of which those without weight are gone by now."""

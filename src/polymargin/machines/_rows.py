@@ -79,9 +79,23 @@ class TrainingRows:
     @cached_property
     def deal(self) -> Deal:
         """The rows in a random order, for folds and samples."""
-        if self.dealt is not None:
-            return self.dealt
-        return Deal.of(self.X, self.class_index, precomputed=self.kernel.precomputed, groups=self.groups)
+        return self.shuffled().deal if self.dealt is None else self.dealt
+
+    def shuffled(self, random_state: Any = None) -> TrainingRows:
+        """Return the same rows, dealt by the random state."""
+        ties = [self.weights]
+        if self.soft_labels is not None:
+            # Maxima and sums over the classes do not depend on the names of the classes.
+            ties += [self.soft_labels.max(axis=1), np.square(self.soft_labels).sum(axis=1)]
+        deal = Deal.of(
+            self.X,
+            self.class_index,
+            precomputed=self.kernel.precomputed,
+            groups=self.groups,
+            ties=ties,
+            random_state=random_state,
+        )
+        return replace(self, dealt=deal)
 
     def take(self, rows: Array) -> TrainingRows:
         """Return some of the rows."""
@@ -220,16 +234,25 @@ class TrainingRows:
         >>> TrainingRows(Linear(), X, np.array([0, 0, 0]), np.ones(3)).distinct
         DistinctRows(first=array([0, 1]), inverse=array([0, 1, 0]))
         """
-        apart = self.kernel.precomputed or self.groups is not None
-        number = np.arange(self.X.shape[0]) if apart else content_rank(self.X)
-        others = (
-            [self.class_index]
-            if self.soft_labels is None
-            else [self.class_index, content_rank(self.soft_labels)]
-        )
+        others = []
         if (self.weights != self.weights[0]).any():
             others.append(np.unique(self.weights, return_inverse=True)[1])
-        for other in others:
+        return self._different(others, apart=self.groups is not None)
+
+    @remembered
+    def contents(self) -> DistinctRows:
+        """The rows of every class that differ in content or soft label, whatever their weights and groups.
+
+        To hinge machines, such rows are one row in a larger box. Otherwise as `distinct`.
+        """
+        return self._different([], apart=False)
+
+    def _different(self, others: list[Array], *, apart: bool) -> DistinctRows:
+        """Return the rows of every class that differ in content, soft label or other numbers; all if kept apart."""
+        apart = apart or self.kernel.precomputed
+        number = np.arange(self.X.shape[0]) if apart else content_rank(self.X)
+        labels = [] if self.soft_labels is None else [content_rank(self.soft_labels)]
+        for other in [self.class_index, *labels, *others]:
             number = np.unique(other, return_inverse=True)[1] * (int(number.max()) + 1) + number
             number = np.unique(number, return_inverse=True)[1]
         _, first, inverse = np.unique(number, return_index=True, return_inverse=True)

@@ -94,7 +94,7 @@ def cross_validate_svm(
     sample_weight : array-like of shape (n,) or None
         Row weights, which scale C row by row and count in the accuracy.
     cv : int, splitter or iterable of splits
-        The folds, see `polymargin.selection.folds.out_of_fold`.
+        The folds, see `polymargin.selection.folds.training_folds`.
     max_extensions : int
         How often a range of C or gamma is extended because the best value lies on its edge.
     tol, max_iter, n_jobs
@@ -176,7 +176,7 @@ def cross_validate(
     variants : sequence of Kernel or None
         Kernels with the same base matrix to try, the data's unless given.
     box_weights : ndarray of shape (n,) or None
-        The box of every row in multiples of C; its weight unless given.
+        The box of every row in multiples of C, which counts in the accuracy as well; its weight unless given.
     max_extensions, options, progress
         See `cross_validate_svm`.
     """
@@ -222,7 +222,7 @@ class _Trial:
         options: SolverOptions,
         count: Count,
     ):
-        self.data, self.codebook, self.folds = data, codebook, folds
+        self.data, self.codebook, self.folds, self.weights = data, codebook, folds, box_weights
         self.decoder, self.variants, self.options, self.count = decoder, variants, options, count
         self.n_choosers = codebook.n_columns if decoder is None else 1
         self.rows = HingeRows(data, codebook, box_weights, leading=fold_numbers(folds))
@@ -260,7 +260,7 @@ class _Trial:
 
     def _score(self, outputs: Outputs, fold: Array, columns: Array) -> tuple[Any, Any]:
         """Return the weight of the rows that are right, and the summed hinge loss, for each who chooses."""
-        weights = self.data.weights[fold]
+        weights = self.weights[fold]
         targets = self.codebook.targets(self.data.class_index[fold])[:, columns]
         losses = np.where(targets == 0, 0.0, np.maximum(1.0 - targets * outputs.margins, 0.0))
         hinge = weights @ losses
@@ -272,6 +272,6 @@ class _Trial:
     def fold_weights(self) -> Array:
         """Return the weight of the rows that each who chooses is scored on, in every fold, shape (F, M)."""
         if self.decoder is not None:
-            return np.array([[self.data.weights[fold].sum()] for fold in self.folds])
+            return np.array([[self.weights[fold].sum()] for fold in self.folds])
         targets = self.codebook.targets(self.data.class_index)
-        return np.stack([self.data.weights[fold] @ (targets[fold] != 0) for fold in self.folds])
+        return np.stack([self.weights[fold] @ (targets[fold] != 0) for fold in self.folds])

@@ -6,8 +6,8 @@ best in half decades and at finer gammas.
 
 The loss of few rows is a noisy estimate, and its minimum over many C and gamma is lower than what new rows will show.
 So the C chosen is the smallest one whose loss is within one standard error of the least (Breiman et al. 1984, §3.4.3),
-where the standard error is that of the mean difference, row by row. Where nothing can be learned this tends to the
-smallest C of all, and the probabilities to the class frequencies.
+where the standard error is that of the mean difference, row by row, or group by group. Where nothing can be learned
+this tends to the smallest C of all, and the probabilities to the class frequencies.
 """
 
 from __future__ import annotations
@@ -180,7 +180,8 @@ class _Path:
     def __init__(self, gram: Array, rows: Observations, before: _Path | None):
         self.gram, self.rows, self._before = gram, rows, before
         self._weights = weights = np.bincount(rows.cell, rows.weights)
-        self.unit = rows.weights.size / (weights.sum() * _variance(gram, weights))
+        # One over the mean weight of an observation: copies of rows in groups change nothing.
+        self.unit = rows.n_independent / (weights.sum() * _variance(gram, weights))
         #: The losses of the rows by the power of ten; None where rounding makes the matrix indefinite.
         self.losses: dict[float, Array | None] = {}
         self._solutions: dict[float, Solution] = {}
@@ -205,7 +206,10 @@ class _Path:
         shares = self.rows.weights / self.rows.weights.sum()
         more = losses - least
         mean = float(shares @ more)
-        return mean <= _STANDARD_ERRORS * float(np.linalg.norm(shares * (more - mean)))
+        deviations = shares * (more - mean)
+        if self.rows.groups is not None:
+            deviations = np.bincount(self.rows.groups, deviations)
+        return mean <= _STANDARD_ERRORS * float(np.linalg.norm(deviations))
 
     def _start(self, decade: float) -> Solution | None:
         """Return a start for a power of ten: the line through the two nearest solutions of this kernel, or the nearest

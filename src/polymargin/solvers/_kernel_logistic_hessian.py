@@ -7,6 +7,7 @@ tend to zero.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -85,10 +86,20 @@ class Hessian(ABC):
         """Return Δa = (I + ΛQ)⁻¹(right − Λ1Δb) and Δb, such that the sums of Δa's columns cancel those given."""
 
     @abstractmethod
-    def covariances(self) -> Array:
-        """Return the K×K blocks of every row of the inverse Hessian, biases included, shape (n, K, K).
+    def covariances(self, sets: Sequence[Array]) -> list[Array]:
+        """Return the blocks of some sets of rows in the inverse Hessian, biases included.
 
         They are defined up to what a constant added to all logits of a row changes. The factors are overwritten.
+
+        Parameters
+        ----------
+        sets : sequence of ndarray of int, shape (M, S)
+            The rows of M sets, which have S rows each.
+
+        Returns
+        -------
+        list of ndarray of shape (M, S K, S K)
+            For each of them; the logits of a row are side by side.
         """
 
 
@@ -128,9 +139,9 @@ class _Classes(Hessian):
         db -= db.mean()
         return da - self.bias_response @ db, db
 
-    def covariances(self) -> Array:
+    def covariances(self, sets: Sequence[Array]) -> list[Array]:
         n, n_classes = self.D.shape
-        own = np.einsum("ij,kji->ik", self.Q, self.E) / self.D
+        own = [self._own(rows) for rows in sets]
         U = -(self.Q @ self.bias_response.reshape(n, -1)).reshape(n, n_classes, n_classes)
         k = np.arange(n_classes)
         U[:, k, k] += 1.0
@@ -139,10 +150,30 @@ class _Classes(Hessian):
             E /= -self.D[:, number]
             E[np.diag_indices(n)] += 1.0
             E[:] = solve_triangular(self.factor, E, lower=True, check_finite=False)
-        blocks = np.einsum("kri,lri->ikl", self.E, self.E, optimize=False)
-        blocks[:, k, k] += own
-        blocks += U @ np.linalg.solve(self.bias_system, np.swapaxes(U, 1, 2))
-        return blocks
+        found = []
+        for rows, of_classes in zip(sets, own, strict=True):
+            n_sets, size = rows.shape
+            if size == 1:
+                blocks = np.einsum("kri,lri->ikl", self.E, self.E, optimize=False)[rows[:, 0]]
+            else:
+                parts = (self.E[:, :, members].transpose(2, 0, 1).reshape(-1, n) for members in rows)
+                blocks = np.stack([part @ part.T for part in parts])
+            blocks.reshape(n_sets, size, n_classes, size, n_classes)[:, :, k, :, k] += of_classes
+            of_biases = U[rows].reshape(n_sets, -1, n_classes)
+            blocks += of_biases @ np.linalg.solve(self.bias_system, np.swapaxes(of_biases, 1, 2))
+            found.append(blocks)
+        return found
+
+    def _own(self, rows: Array) -> Array:
+        """Return Q − QEₖQ = QEₖ/D among the rows of every set, shape (K, M, S, S)."""
+        if rows.shape[1] == 1:
+            diagonal = np.einsum("ij,kji->ki", self.Q, self.E) / self.D.T
+            return diagonal[:, rows[:, 0], np.newaxis, np.newaxis]
+        blocks = [
+            self.E[:, members] @ self.Q[members].T / self.D.T[:, members, np.newaxis] for members in rows
+        ]
+        found = np.stack(blocks, axis=1)
+        return 0.5 * (found + np.swapaxes(found, 2, 3))
 
     def _solve(self, right: Array) -> Array:
         return np.asarray(cho_solve((self.factor, True), right, check_finite=False))
@@ -172,14 +203,23 @@ class _TwoClasses(Hessian):
         own -= 2.0 * db * self.bias_response
         return np.column_stack([shared - own, shared + own]), np.array([-db, db])
 
-    def covariances(self) -> Array:
+    def covariances(self, sets: Sequence[Array]) -> list[Array]:
         roots = self.roots
         inverse = symmetric_inverse(self.factor)
         # 2Q − 2QE2Q = w⁻¹E 2Q, and 1 − 2QE1 = w⁻¹E1
-        variances = 2.0 * np.einsum("ij,j,ji->i", inverse, roots, self.Q) / roots
-        variances += np.square(self.bias_response / np.square(roots)) / self.bias_response.sum()
+        of_bias = self.bias_response / np.square(roots)
         signs = np.array([[0.25, -0.25], [-0.25, 0.25]])
-        return variances[:, np.newaxis, np.newaxis] * signs
+        found = []
+        for rows in sets:
+            if rows.shape[1] == 1:
+                variances = 2.0 * np.einsum("ij,j,ji->i", inverse, roots, self.Q) / roots
+                among = variances[rows][:, :, np.newaxis]
+            else:
+                halves = [(inverse[r] * roots) @ self.Q[r].T / roots[r, np.newaxis] for r in rows]
+                among = np.stack([half + half.T for half in halves])
+            among += of_bias[rows][:, :, np.newaxis] * of_bias[rows][:, np.newaxis] / self.bias_response.sum()
+            found.append(np.kron(among, signs))
+        return found
 
 
 def _one_plus(Q: Array, roots: Array) -> Array:

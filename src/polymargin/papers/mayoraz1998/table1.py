@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedKFold
 
 from polymargin.codebooks import Codebook
 from polymargin.comparison import compare_codings
@@ -27,7 +29,6 @@ from polymargin.reproduction import (
     read_figures,
     standardise,
 )
-from polymargin.selection.folds import out_of_fold
 
 if TYPE_CHECKING:  # importing it for good would load numba with the command
     from polymargin.machines.svm import SVMBank
@@ -100,8 +101,12 @@ class Table1(Experiment):
         repetition, fold = divmod(int(job["run"]) - 1, plan["folds"])
         seed = derive_seed(self.protocol["seed"], job["dataset"], repetition)
         classes, index = np.unique(data.y, return_inverse=True)
-        test = out_of_fold(index, plan["folds"], seed)[fold]
-        train = np.setdiff1d(np.arange(index.size), test)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+            splits = list(
+                StratifiedKFold(plan["folds"], shuffle=True, random_state=seed).split(data.X, index)
+            )
+        train, test = splits[fold]
         X_train, X_test = standardise(data.X[train], data.X[test])
         return Split(X_train, data.y[train], X_test, data.y[test], classes, seed)
 
