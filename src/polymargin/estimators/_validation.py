@@ -105,10 +105,10 @@ def check_rows(
     if precomputed and X.shape[0] != X.shape[1]:
         raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if probabilities is None:
+    if class_weight is not None and probabilities is None:
         counts = np.bincount(class_index[weights > 0.0], minlength=classes.size)
         weights = weights * class_factors(class_weight, classes, counts)[class_index]
-    else:
+    elif class_weight is not None:
         counts = probabilities[weights > 0.0].sum(axis=0)
         weights = weights * (probabilities @ class_factors(class_weight, classes, counts))
     numbers = None if groups is None else _group_numbers(groups, weights.size)

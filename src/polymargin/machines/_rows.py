@@ -250,9 +250,10 @@ class TrainingRows:
     def _different(self, others: list[Array], *, apart: bool) -> DistinctRows:
         """Return the rows of every class that differ in content, soft label or other numbers; all if kept apart."""
         apart = apart or self.kernel.precomputed
-        number = np.arange(self.X.shape[0]) if apart else content_rank(self.X)
+        content = np.arange(self.X.shape[0]) if apart else content_rank(self.X)
         labels = [] if self.soft_labels is None else [content_rank(self.soft_labels)]
-        for other in [self.class_index, *labels, *others]:
+        number = np.zeros(self.X.shape[0], dtype=np.intp)
+        for other in [*others, *labels, content, self.class_index]:  # the last one leads
             number = np.unique(other, return_inverse=True)[1] * (int(number.max()) + 1) + number
             number = np.unique(number, return_inverse=True)[1]
         _, first, inverse = np.unique(number, return_index=True, return_inverse=True)

@@ -105,7 +105,7 @@ class SingleMachineBank(ExpansionBank):
             values = gram[np.ix_(rows.inverse[fold], members)] @ solution.beta + solution.biases
             margins[fold] = _columns(values)
             count.advance()
-        return Outputs(margins, "out_of_fold", norms=self.norms)
+        return Outputs(margins, "out_of_fold", norms=self.norms, dealt=data.deal)
 
     def without_training(self) -> SingleMachineBank:
         """Return the bank without what only `training_outputs` needs."""

@@ -78,7 +78,7 @@ class SVMBank(ExpansionBank):
         for fold, bank in self.held_out_banks(progress=progress):
             known = training.codebook.targets(training.data.class_index[fold]) != 0
             margins[fold] = np.where(known, bank.margins(training.data.X[fold]), margins[fold])
-        return Outputs(margins, "out_of_fold", norms=self.norms)
+        return Outputs(margins, "out_of_fold", norms=self.norms, dealt=training.data.deal)
 
     def held_out_banks(
         self, *, start: Sequence[Array] | None = None, progress: Progress | None = None

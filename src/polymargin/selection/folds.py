@@ -51,7 +51,7 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
         if largest < 2:
             raise ValueError(
                 f"every class has only one {'row' if data.groups is None else 'group'}, so none can be held out: give "
-                "more of them, or choose a decoding that does not learn"
+                'more of them, or choose a decoding that does not learn, such as "argmax"'
             )
         dealt = data if data.dealt is not None else data.shuffled(random_state)
         return dealt.deal.stratified_folds(min(int(cv), largest))
