@@ -32,6 +32,16 @@ def test_every_fold_has_its_share_of_every_class(n_folds):
     assert np.ptp(np.bincount(number, minlength=n_folds)) <= 1
 
 
+def test_every_fold_has_its_share_of_every_cell():
+    rng = np.random.default_rng(1)
+    cells, y = rng.integers(0, 6, 600), rng.integers(0, 2, 600)
+    number = numbers(np.eye(6)[cells], y, 5)
+    for cell in range(6):
+        for k in range(2):
+            # A cell covers some whole runs of five rows and part of one at either end.
+            assert np.ptp(np.bincount(number[(cells == cell) & (y == k)], minlength=5)) <= 2
+
+
 def test_the_seed_decides_and_no_seed_is_seed_zero():
     assert_array_equal(numbers(X, Y), numbers(X, Y, random_state=0))
     assert_array_equal(numbers(X, Y), numbers(X, Y, random_state=np.random.RandomState(0)))

@@ -33,6 +33,8 @@ class Deal:
     ----------
     place : ndarray of int, shape (n,)
         The place of every row in the shuffled order of its class; rows of one group share their place.
+    sorted_place : ndarray of int, shape (n,)
+        The place of every row in the order of its class before it was shuffled: rows of one region are neighbours.
     class_index : ndarray of int, shape (n,)
         The class that the row, or its group, is dealt with.
     turn : ndarray of int, shape (K,)
@@ -43,6 +45,7 @@ class Deal:
     """
 
     place: Array
+    sorted_place: Array
     class_index: Array
     turn: Array
     seed: int
@@ -92,14 +95,15 @@ class Deal:
         else:
             member = np.unique(groups, return_inverse=True)[1]
             of_group, sorted_groups = _majority(member, class_index, classes), _group_order(member, rank)
-        place = np.empty(of_group.size, dtype=np.intp)
+        place, sorted_place = np.empty((2, of_group.size), dtype=np.intp)
         turn = np.zeros(classes.size, dtype=np.intp)
         dealt = 0
         for index in classes:
             order = sorted_groups[of_group[sorted_groups] == index]
+            sorted_place[order] = np.arange(order.size)
             place[order] = np.random.RandomState(seed).permutation(order.size)
             turn[index], dealt = dealt, dealt + order.size
-        return cls(place[member], of_group[member], turn, seed)
+        return cls(place[member], sorted_place[member], of_group[member], turn, seed)
 
     def fold_numbers(self, n_folds: int) -> Array:
         """Return the fold of every row, shape (n,).
@@ -107,8 +111,7 @@ class Deal:
         The rows of all classes are shuffled together: folds with the same class frequencies would hide that these are
         not known exactly. Only classes of few rows are dealt out in turn, so that no fold has all of them.
         """
-        sizes = np.zeros(self.turn.size, dtype=np.intp)
-        np.maximum.at(sizes, self.class_index, self.place + 1)
+        sizes = self._sizes()
         position = self.turn[self.class_index] + self.place
         shuffled = np.random.RandomState(self.seed).permutation(int(position.max()) + 1)
         few = sizes[self.class_index] < 2 * n_folds
@@ -120,17 +123,25 @@ class Deal:
         return [rows for fold in range(n_folds) if (rows := np.flatnonzero(numbers == fold)).size]
 
     def stratified_folds(self, n_folds: int) -> list[Array]:
-        """Return the rows of every fold that has some: every class is dealt evenly, row by row or group by group.
+        """Return the rows of every fold that has some: every class and every region is dealt evenly.
 
-        For the cross-validation of accuracies, for which the class frequencies are no part of what is learned.
+        Every run of ``n_folds`` neighbours of a class (rows or groups) is dealt in random order, one to each fold. This
+        is for the cross-validation of machines that do not learn the class frequencies.
 
         Examples
         --------
         >>> deal = Deal.of(np.arange(8.0)[:, np.newaxis], np.repeat([0, 1], 4), groups=np.arange(8) // 2)
         >>> [fold.tolist() for fold in deal.stratified_folds(2)]
-        [[2, 3, 6, 7], [0, 1, 4, 5]]
+        [[0, 1, 6, 7], [2, 3, 4, 5]]
         """
-        numbers = (self.place + self.turn[self.class_index]) % n_folds
+        sizes, turn = self._sizes()[self.class_index], self.turn[self.class_index]
+        run, seat = np.divmod(self.sorted_place, n_folds)
+        n_runs = int((turn // n_folds + run).max()) + 1
+        hands = np.random.RandomState(self.seed).random_sample((n_runs, n_folds)).argsort(axis=1)
+        # What is left of a class goes to the folds after those that got the rest of the class before.
+        numbers = np.where(
+            run < sizes // n_folds, hands[turn // n_folds + run, seat], (turn + seat) % n_folds
+        )
         return [rows for fold in range(n_folds) if (rows := np.flatnonzero(numbers == fold)).size]
 
     def sample(self, share: float, least: int = 1) -> Array:
@@ -138,14 +149,18 @@ class Deal:
 
         Smaller samples are parts of larger ones.
         """
-        sizes = np.zeros(self.turn.size, dtype=np.intp)
-        np.maximum.at(sizes, self.class_index, self.place + 1)
-        kept = np.maximum(np.ceil(share * sizes), least)
+        kept = np.maximum(np.ceil(share * self._sizes()), least)
         return np.flatnonzero(self.place < kept[self.class_index])
 
     def take(self, rows: Array) -> Deal:
         """Return the deal of some of the rows, in the same order."""
-        return Deal(self.place[rows], self.class_index[rows], self.turn, self.seed)
+        return Deal(self.place[rows], self.sorted_place[rows], self.class_index[rows], self.turn, self.seed)
+
+    def _sizes(self) -> Array:
+        """Return the number of rows or groups of every class, shape (K,)."""
+        sizes = np.zeros(self.turn.size, dtype=np.intp)
+        np.maximum.at(sizes, self.class_index, self.place + 1)
+        return sizes
 
 
 def _row_key(X: Any, seed: int) -> Array:

@@ -42,7 +42,7 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
     >>> from polymargin.kernels import Linear
     >>> rows = TrainingRows(Linear(), np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0, 0, 1, 1]), np.ones(4))
     >>> [fold.tolist() for fold in training_folds(rows, 2)]
-    [[1, 3], [0, 2]]
+    [[0, 3], [1, 2]]
     """
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         if cv < 2:
