@@ -132,6 +132,7 @@ def _near_copies(X: Array, class_index: Array) -> Array | None:
     n = class_index.size
     if n < 3 * _NEIGHBOURS:
         return None
+    X = X / (float(np.abs(X).max()) or 1.0)  # the squares of large values would overflow
     neighbours = NearestNeighbors(n_neighbors=_NEIGHBOURS + 1).fit(X)
     some = np.unique(np.linspace(0, n - 1, min(n, _QUERIES)).round().astype(int))
     if (_before_gap(neighbours.kneighbors(X[some])[0]) > 0).mean() < _SHARE:

@@ -105,12 +105,8 @@ def check_rows(
     if precomputed and X.shape[0] != X.shape[1]:
         raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if class_weight is not None and probabilities is None:
-        counts = np.bincount(class_index[weights > 0.0], minlength=classes.size)
-        weights = weights * class_factors(class_weight, classes, counts)[class_index]
-    elif class_weight is not None:
-        counts = probabilities[weights > 0.0].sum(axis=0)
-        weights = weights * (probabilities @ class_factors(class_weight, classes, counts))
+    if class_weight is not None:
+        weights = weights * _row_factors(class_weight, classes, class_index, probabilities, weights > 0.0)
     numbers = None if groups is None else _group_numbers(groups, weights.size)
     support = np.flatnonzero(weights)
     if support.size == 0:
@@ -162,6 +158,16 @@ def _merged(rows: CheckedRows) -> CheckedRows:
         support=rows.support[kept],
         groups=None if int(groups.max()) + 1 == kept.size else groups,
     )
+
+
+def _row_factors(
+    class_weight: Any, classes: Array, class_index: Array, probabilities: Array | None, counted: Array
+) -> Array:
+    """Return what ``class_weight`` multiplies the weight of every row by, shape (n,)."""
+    if probabilities is None:
+        counts = np.bincount(class_index[counted], minlength=classes.size)
+        return class_factors(class_weight, classes, counts)[class_index]
+    return probabilities @ class_factors(class_weight, classes, probabilities[counted].sum(axis=0))
 
 
 def class_factors(class_weight: Any, classes: Array, counts: Array) -> Array:
