@@ -25,7 +25,7 @@ _SIGNIFICANCE = 2.0
 #: The folds that rows are dealt into to compare them.
 N_FOLDS = 2
 #: The gradient norm at which the fits of the folds end.
-_CROSS_TOL = 1e-6
+_CROSS_TOL = 1e-7
 #: Outputs that hardly differ are not blown up: what is left in them is how each row's absence moves its surroundings.
 _LEAST_SPREAD = 0.25
 #: Outputs smaller than this are treated as zero, and so are those that differ by less.
@@ -143,9 +143,11 @@ class CoupledSoftmax(ProbabilisticDecoder):
         self.prior_shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
         self.cross_log_proba_: Array | None = None
         self.trust_ = 1.0
-        self.ridge_, start = self.ridge, None
+        start = None
         if self.ridge is None:
             start = self._cross_fit(outputs, class_index, weights)
+        else:
+            self.ridge_ = float(self.ridge)
         self._guess(outputs.margins, class_index, weights)
         rows = _Rows(*self._read(outputs.margins), class_index, weights)
         fit = self._learn(rows, self.ridge_, self.tol, start)
@@ -168,7 +170,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         assert self.cross_log_proba_ is not None
         return self.cross_log_proba_
 
-    def _cross_fit(self, outputs: Outputs, class_index: Array, weights: Array) -> SoftmaxFit:
+    def _cross_fit(self, outputs: Outputs, class_index: Array, weights: Array) -> SoftmaxFit | None:
         """Set the ridge, the cross-fitted log-probabilities, and how far the probabilities are to be trusted.
 
         The ridge is compared on leave-one-out outputs of machines that have seen all other rows, in few folds: that is
@@ -183,7 +185,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         folds = self._folds(outputs, class_index, weights)
         log_p, fits = self._learn_folds(folds, self.ridge_, class_index, weights, [start] * len(folds))
         self._temper(log_p, folds, class_index, weights)
-        return mean_fit(fits)
+        return mean_fit(fits) if fits else None
 
     def _choose_ridge(
         self, outputs: Outputs, class_index: Array, weights: Array

@@ -67,5 +67,5 @@ def pool_weights(
     start = np.full(n_members, equal)
     bounds = [(0.0, None)] * n_members
     # Tolerances near rounding: what is chosen must not depend on the last digits of X.
-    options = {"maxiter": 500, "ftol": 1e-15, "gtol": 1e-9}
+    options = {"maxiter": 500, "ftol": 0.0, "gtol": 1e-11}
     return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x

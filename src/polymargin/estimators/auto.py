@@ -67,6 +67,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         The class labels.
     members_ : list of LSSVMClassifier
         The fitted members.
+    support_ : ndarray of int, shape (n_support,)
+        The training rows: those of positive weight; of exact copies in one group, the first.
     weights_ : ndarray of shape (M,)
         How much each counts. They need not sum to one: members that err independently are surer together than each
         alone.
@@ -173,7 +175,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         data = first.bank_.data
         decoded = decoder_rows(data, first.bank_)
         assert decoded.weights is not None
-        self.classes_ = first.classes_
+        self.classes_, self.support_ = first.classes_, checked.support
         class_weights = np.bincount(decoded.class_index, decoded.weights, minlength=first.classes_.size)
         priors = resolve_priors(self.priors, class_weights, first.classes_)
         self.prior_shift_ = prior_shift(priors, decoded.class_index, class_weights.size, decoded.weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -92,7 +93,7 @@ def select_parameters(
         ridge = None if C is None else 1.0 / C
         if selection == "evidence":
             choices = evidence.choose(
-                lambda number, value, sample, batch=batch: batch[number].level_two(value, sample),
+                partial(_level_two, batch),
                 members,
                 gammas=gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2),
                 ridge=ridge,
@@ -118,6 +119,11 @@ def select_parameters(
             for group in batch:
                 group.release()
     return Cs, gammas
+
+
+def _level_two(groups: list[RowGroupGram], number: int, gamma: float, sample: bool) -> evidence.LevelTwo:
+    """Return the evidence of one gamma for the columns of a group."""
+    return groups[number].level_two(gamma, sample)
 
 
 def _members(

@@ -276,7 +276,7 @@ def _telling(
     order = np.argsort(-of_groups, kind="stable")
     enough = int(np.searchsorted(np.cumsum(of_groups[order]), _CARRIED * of_groups.sum())) + 1
     kept = [pool[number] for number in np.sort(order[:enough])]
-    operations = budget / (_GRADIENT * settings.steps)
+    operations = budget / (_GRADIENT * max(settings.steps, 1))
     share = _affordable([groups[group] for group, _ in kept], operations)
 
     parts = in_threads(lambda member: _part(groups[member[0]], share, settings), kept)
