@@ -40,7 +40,7 @@ def test_the_order_of_the_rows_does_not_matter(groups, seed):
         lambda X: 1e9 * X,
         lambda X: 1e-9 * X,
         lambda X: X * [1.0, 1000.0, 1e-3],
-        lambda X: X + [5.0, -30.0, 1e3],
+        lambda X: X + np.array([5.0, -30.0, 1e3]),
         lambda X: X * (1.0 + 1e-13 * np.random.default_rng(0).normal(size=X.shape)),
         lambda X: np.column_stack([X, np.full(len(X), 3.0)]),
         sparse.csr_matrix,

@@ -16,7 +16,7 @@ X, Y = blobs(n=150, K=3, d=4, seed=0)
 
 def same_division(one, other):
     """Whether two lists of names divide the rows in the same way."""
-    pairs = {pair for pair in zip(one.tolist(), other.tolist(), strict=True)}
+    pairs = set(zip(one.tolist(), other.tolist(), strict=True))
     return len(pairs) == len(set(one.tolist())) == len(set(other.tolist()))
 
 
@@ -180,3 +180,16 @@ def test_near_copies_are_told_from_clusters():
     y = np.repeat(np.arange(3), 60)
     found_none(100.0 * np.eye(3)[y] + rng.normal(size=(180, 3)), y)
     found_none(np.cumsum(rng.normal(size=(200, 2)), axis=0), np.arange(200) // 100)
+
+
+@pytest.mark.parametrize("shift", [0.5, 8.0], ids=["overlapping", "separated"])
+@pytest.mark.parametrize("n", [45, 100, 300])
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_continuous_rows_are_hardly_ever_taken_for_copies(d, n, shift):
+    """Independent rows: a false alarm must be rare, however few the columns and the rows are."""
+    alarms = 0
+    for seed in range(50):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            alarms += find_copies(*blobs(n=n, K=2, d=d, seed=seed, shift=shift)) is not None
+    assert alarms <= 1
