@@ -2,7 +2,7 @@
 
 The functions here share nothing with the library. They loop, they form every matrix, they refit n times. The
 test-suite compares the library's fast routines with them. "Seed 000" is Van Gestel et al. (2002), *Multiclass
-LS-SVMs: Moderated Outputs and Coding-Decoding Schemes*; "DESIGN" is the project's design page.
+LS-SVMs: Moderated Outputs and Coding-Decoding Schemes*.
 
 Conventions
 -----------
@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 
 
 def kernel_matrix(kind, X, Z, gamma=1.0, degree=3, coef0=1.0, share=0.3, ratio=1.0):
-    """Gram matrix between the rows of X and of Z, entry by entry (seed 000 §2.1 and DESIGN §2).
+    """Gram matrix between the rows of X and of Z, entry by entry (seed 000 §2.1).
 
     linear x·z; poly (gamma x·z + coef0)^degree; rbf exp(-gamma |x - z|²); laplacian exp(-gamma |x - z|_1);
     blend, a sum of the last two: share of the Laplacian, with gamma times ratio, and the rest of the Gaussian.
@@ -68,7 +68,7 @@ def poly2_features(X, gamma, coef0):
 
 
 def lssvm_solve(K, y, C, sample_weight=None):
-    """Dual coefficients and bias (a, b) of the LS-SVM in regression form (DESIGN §3.1, seed 000 eq. (6)).
+    """Dual coefficients and bias (a, b) of the LS-SVM in regression form (seed 000 eq. (6)).
 
     Minimises ½|w|² + (C/2) Σ s_i e_i², e_i = y_i - w·φ_i - b, by the dense bordered system
     [[0, 1ᵀ], [1, K + diag(1/(C s))]] [b; a] = [0; y]. A row of weight 0 takes no part and has a = 0.
@@ -194,7 +194,7 @@ def lssvm_gcv(K, y, C, sample_weight=None, counted=None):
 
 
 def centred_eigenvalues(K):
-    """The N-1 eigenvalues of G = M K M on the complement of the vector 1 (DESIGN §3, notation), none below 0.
+    """The N-1 eigenvalues of G = M K M on the complement of the vector 1, none below 0.
 
     The direction 1 itself, on which G is zero by construction, is left out by projecting on Helmert's
     orthonormal basis of its complement.
@@ -246,14 +246,14 @@ def energies(K, y, C):
 
 
 def evidence_level2_cost(K, y, C):
-    """Level-2 cost of DESIGN §3.2: Σ_{i=1}^{N-1} log(λ_i + 1/C) + (N-1) log(E_W + C E_D)."""
+    """Level-2 cost: Σ_{i=1}^{N-1} log(λ_i + 1/C) + (N-1) log(E_W + C E_D)."""
     N = len(y)
     E_W, E_D = energies(K, y, C)
     return sum(np.log(lam + 1.0 / C) for lam in centred_eigenvalues(K)) + (N - 1) * np.log(E_W + C * E_D)
 
 
 def evidence_mu_zeta_given_C(K, y, C):
-    """DESIGN §3.2: the best mu for a given C, mu = (N-1) / (2 (E_W + C E_D)), and zeta = mu C."""
+    """The best mu for a given C, mu = (N-1) / (2 (E_W + C E_D)), and zeta = mu C."""
     E_W, E_D = energies(K, y, C)
     mu = (len(y) - 1) / (2.0 * (E_W + C * E_D))
     return mu, mu * C
@@ -288,7 +288,7 @@ def evidence_mu_zeta_brute(K, y):
 
 
 def gamma_eff(K, mu, zeta):
-    """Effective number of parameters, DESIGN §3.2: 1 + Σ_i zeta λ_i / (mu + zeta λ_i)."""
+    """Effective number of parameters: 1 + Σ_i zeta λ_i / (mu + zeta λ_i)."""
     total = 1.0
     for lam in centred_eigenvalues(K):
         total += zeta * lam / (mu + zeta * lam)
@@ -296,7 +296,7 @@ def gamma_eff(K, mu, zeta):
 
 
 def evidence_log_model(K, y, mu, zeta):
-    """Level 3 of DESIGN §3.2, log p(D | H) up to a constant that depends on N alone.
+    """Level 3, log p(D | H) up to a constant that depends on N alone.
 
     ½ [N_eff log mu + (N-1) log zeta - log(γ_eff - 1) - log(N - γ_eff) - Σ_{i=1}^{N_eff} log(mu + zeta λ_i)],
     where the sum runs over the N_eff non-zero eigenvalues. It holds at the optimal (mu, zeta) only, because
@@ -344,7 +344,7 @@ def predictive_variance_primal(Phi, phi_new, mu, zeta, sample_weight=None):
 def predictive_variance_printed(K, k_new, k_new_new, y, mu, zeta, sign=-1):
     """σ_z² by seed 000 eq. (12) term by term; `sign` is that of its fifth term (2/N) mu⁻¹ θᵀY.
 
-    sign=+1 is the equation as printed, sign=-1 the corrected one (DESIGN §3.6). k_new holds K(x, x_i) for one
+    sign=+1 is the equation as printed, sign=-1 the corrected one. k_new holds K(x, x_i) for one
     new point (a float comes back) or one row per point, with k_new_new = K(x, x) to match.
 
     The eigenproblem (13), P Ω v = λ v with P = I - YYᵀ/N, is solved in its symmetric form P Ω P v = λ v.
@@ -557,7 +557,7 @@ def bayes_sequential(M, z, variance, priors, keep_mass=True):
     """Posteriors n×K bit by bit, seed 000 eqs. (17) and (20), in plain probability space.
 
     A class whose bit is a don't care keeps its probability. The others are multiplied by their density and
-    divided by the sum of these products; with keep_mass=True (DESIGN §3.6) they are then multiplied by the
+    divided by the sum of these products; with keep_mass=True they are then multiplied by the
     mass they had together before, so that all K sum to one. keep_mass=False is eq. (20) literally, not
     normalised afterwards. With don't cares the result depends on the order of the columns.
     """
@@ -622,7 +622,7 @@ def platt_sigmoid(f, positive, weights=None):
 
 
 def couple_pairs(R, method, q=None):
-    """p of one row from its K×K matrix R of r_ik, by seed 003's definitions (with the corrections of DESIGN §3.6)."""
+    """p of one row from its K×K matrix R of r_ik, by seed 003's definitions (with corrections)."""
     K = len(R)
     pairs = [(i, k) for i in range(K) for k in range(K) if i != k]
     if method == "pkpd":  # eq. (10), then normalised

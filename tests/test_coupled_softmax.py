@@ -539,3 +539,14 @@ def test_a_class_of_one_row_is_never_held_out():
     assert_allclose(np.exp(log_p[40]), counts / counts.sum())
     assert np.isfinite(log_p).all()
     assert np.abs(log_p[:40] - log_p[40]).max() > 0.1
+
+
+@pytest.mark.parametrize("n", range(30, 45))
+def test_every_row_of_a_class_of_several_is_cross_fitted(n):
+    """Not given the class frequencies because all four rows of a class are in one fold."""
+    book = one_vs_one(3)
+    index = np.repeat([0, 1, 2], [n, n, 4])
+    log_p = CoupledSoftmax(ridge=1.0).cross_fit(book, outputs_of(book, index), index)
+    counts = np.bincount(index) + 0.5
+    as_prior = np.abs(np.exp(log_p) - counts / counts.sum()).max(axis=1) < 1e-9
+    assert not as_prior.any()

@@ -128,6 +128,16 @@ def test_no_fold_has_all_rows_of_a_small_class(size):
         assert counts.max() <= -(-size // 5)
 
 
+@pytest.mark.parametrize("n_folds", [2, 3, 5])
+def test_no_fold_has_all_rows_of_any_class(n_folds):
+    """Else the rows of the fold have no decoder that knows the class."""
+    for size in range(2, 13):
+        for n in range(20, 60):
+            y = np.repeat([0, 1, 2], [n, n, size])
+            numbers = Deal.of(np.random.default_rng(n).normal(size=(y.size, 2)), y).fold_numbers(n_folds)
+            assert np.unique(numbers[y == 2]).size > 1, (size, n)
+
+
 def test_rows_of_a_group_share_their_fold():
     numbers = Deal.of(X, Y, groups=GROUPS).fold_numbers(5)
     for name in np.unique(GROUPS):

@@ -61,7 +61,7 @@ kernels = pytest.mark.parametrize(("kernel", "oracle"), CASES, ids=["rbf", "line
 @kernels
 @pytest.mark.parametrize("seed", range(4))
 def test_the_optimum_is_stationary(kernel, oracle, seed, free):
-    """DESIGN §3.2: 2 mu E_W = gamma_eff - 1 and 2 zeta E_D = N - gamma_eff where the ridge is above its floor."""
+    """2 mu E_W = gamma_eff - 1 and 2 zeta E_D = N - gamma_eff where the ridge is above its floor."""
     X, y = problem(seed=seed)
     bank = fitted(X, y, kernel)
     K = naive.kernel_matrix(X=X, Z=X, **oracle)
@@ -177,7 +177,7 @@ def level_two(K, y, weights=None):
 
 
 def difference_of_costs(K, y, one, other):
-    # Ours has log tᵀ(A + ε)⁻¹t where DESIGN has log(E_W + E_D/ε); they differ by the factor 2.
+    # Ours has log tᵀ(A + ε)⁻¹t in place of log(E_W + E_D/ε); they differ by the factor 2.
     first, second = (naive.evidence_level2_cost(K, signs(y), 1.0 / ridge) for ridge in (one, other))
     return first - second
 

@@ -103,7 +103,7 @@ def naive_kernel(name, x, y, r0):
 
 
 def naive_binary(gram, y, C, tol):
-    """Eq. (6) as DESIGN derives it, from nothing: coefficients and bias."""
+    """Eq. (6), derived from nothing: coefficients and bias."""
     rows = [i for i in range(len(y)) if y[i] != 0.0]
     beta = np.zeros(len(y))
     solution = smo.solve(

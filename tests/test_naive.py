@@ -1,4 +1,4 @@
-"""The oracles of `naive` checked against each other, and DESIGN's formulas checked against the oracles."""
+"""The oracles of `naive` checked against each other, and the formulas of the library checked against the oracles."""
 
 import numpy as np
 import pytest
@@ -97,7 +97,7 @@ def test_weights_are_multiplicities():
 
 
 def test_solve_without_the_border():
-    """DESIGN §3.1: (K + I/C)[A v] = [Y 1], b = vᵀY / vᵀ1, a = A - v b, for many columns at once."""
+    """(K + I/C)[A v] = [Y 1], b = vᵀY / vᵀ1, a = A - v b, for many columns at once."""
     X, y = problem()
     Y = np.column_stack([y, np.roll(y, 3), np.roll(y, 7)])
     K = naive.kernel_matrix("rbf", X, X, gamma=0.4)
@@ -114,7 +114,7 @@ def test_solve_without_the_border():
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_loo_closed_form(weighted):
-    """DESIGN §3.3: y - ŷ⁽⁻ⁱ⁾ = a_i / ([K + diag(1/(Cs))]⁻¹_ii - v_i²/1ᵀv) = (y - ŷ)/(1 - h_ii)."""
+    """y - ŷ⁽⁻ⁱ⁾ = a_i / ([K + diag(1/(Cs))]⁻¹_ii - v_i²/1ᵀv) = (y - ŷ)/(1 - h_ii)."""
     X, y = problem()
     Y = np.column_stack([y, np.roll(y, 3)])
     n, C = len(y), 5.0
@@ -168,7 +168,7 @@ def test_log_evidence_weights_are_multiplicities():
 
 @every_kernel
 def test_energies_from_the_eigenvalues(name):
-    """DESIGN §3.2: E_W = ½ Σ λt²/(λ+1/γ)², E_D = ½ Σ (1/γ)² t²/(λ+1/γ)², with t = Uᵀ M y."""
+    """E_W = ½ Σ λt²/(λ+1/γ)², E_D = ½ Σ (1/γ)² t²/(λ+1/γ)², with t = Uᵀ M y."""
     X, y = problem()
     K = naive.kernel_matrix(X=X, Z=X, **GRAMS[name])
     M = np.eye(len(y)) - 1.0 / len(y)
@@ -197,7 +197,7 @@ def test_level2_cost_is_the_profile_of_the_evidence(name):
 
 @pytest.mark.parametrize("name", ["linear", "poly", "rbf"])
 def test_brute_force_finds_the_level2_minimum(name):
-    """DESIGN §3.2: the 2-D maximum is the 1-D minimum; there 2μE_W = γ_eff - 1 and 2ζE_D = N - γ_eff."""
+    """the 2-D maximum is the 1-D minimum; there 2μE_W = γ_eff - 1 and 2ζE_D = N - γ_eff."""
     X, y = problem()
     K = naive.kernel_matrix(X=X, Z=X, **GRAMS[name])
     mu, zeta, value = naive.evidence_mu_zeta_brute(K, y)
@@ -219,7 +219,7 @@ def test_brute_force_finds_the_level2_minimum(name):
 
 @pytest.mark.parametrize("name", ["linear", "poly", "rbf"])
 def test_level3_is_the_evidence_plus_the_occam_factors(name):
-    """DESIGN §3.2, level 3, at the optimum: log p(D|mu,zeta) - ½ log(γ_eff-1) - ½ log(N-γ_eff) + const(N)."""
+    """Level 3 at the optimum: log p(D|mu,zeta) - ½ log(γ_eff-1) - ½ log(N-γ_eff) + const(N)."""
     X, y = problem()
     N = len(y)
     K = naive.kernel_matrix(X=X, Z=X, **GRAMS[name])
@@ -296,7 +296,7 @@ def test_printed_variance_needs_the_minus_sign(name):
 
 @every_kernel
 def test_centred_variance(name):
-    """DESIGN §3.2: σ² = 1/(Nζ) + (1/μ)[k̃(x,x) - ζ k̃(x)ᵀ(μI + ζG)⁻¹ k̃(x)]."""
+    """σ² = 1/(Nζ) + (1/μ)[k̃(x,x) - ζ k̃(x)ᵀ(μI + ζG)⁻¹ k̃(x)]."""
     X, y = problem()
     X_new = problem(6, seed=9)[0]
     N, mu, zeta = len(y), 0.7, 3.0
