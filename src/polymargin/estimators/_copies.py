@@ -150,7 +150,10 @@ def _before_gap(distances: Array) -> Array:
 
     The first of the distances is that of the row to itself.
     """
-    ratios = distances[:, 2:] / np.maximum(distances[:, 1:-1], 1e-300)
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # distances that overflow are refused elsewhere, in words
+        ratios = distances[:, 2:] / np.maximum(distances[:, 1:-1], 1e-300)
     place = ratios.argmax(axis=1)
     gaps = np.take_along_axis(ratios, place[:, np.newaxis], axis=1)[:, 0] > _GAP
     return np.where(gaps, place + 1, 0)

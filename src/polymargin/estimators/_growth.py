@@ -45,11 +45,9 @@ class TwoSides:
         """Divide the rows by one column of a codebook."""
         targets = column[data.class_index]
         used, unused = np.flatnonzero(targets), np.flatnonzero(targets == 0)
-        known, new = data.X[used], data.X[unused]
-        if data.kernel.precomputed:
-            known, new = known[:, used], new[:, used]
-        sides = (targets[used] > 0).astype(np.intp)
-        return cls(used, unused, TrainingRows(data.kernel, known, sides, data.weights[used]), new)
+        new = data.X[unused]
+        sides = replace(data.take(used), class_index=(targets[used] > 0).astype(np.intp), soft_labels=None)
+        return cls(used, unused, sides, new[:, used] if data.kernel.precomputed else new)
 
     def margins(self, honest: Array, machine: Callable[[Any], Array]) -> Array:
         """Return the margins of all rows: honest ones for those that were used, the machine's for the others."""
