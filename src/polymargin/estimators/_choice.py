@@ -94,7 +94,7 @@ class Request:
             pools=self.pools,
             settings=self.settings,
             keep_factors=keep_factors,
-            n_folds=self.settings.folds if self.comparable else 0,
+            n_folds=self.settings.folds if self.comparable and nested else 0,
             progress=progress,
         )
 
