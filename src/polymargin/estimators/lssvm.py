@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
 from polymargin._threads import blas_threads_for
-from polymargin.codebooks import Codebook
+from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._choice import Request, candidates, choose, cross_fitted_log_proba, decoder_rows
 from polymargin.estimators._flow import DichotomyClassifier, check_positive
@@ -228,6 +228,10 @@ default="one-vs-one"
         data = super()._training_rows(X, y, sample_weight, groups)
         self._weight_unit = float(data.weights.mean())
         return data if self._weight_unit == 1.0 else replace(data, weights=data.weights / self._weight_unit)
+
+    def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
+        machine._weight_unit = self._weight_unit
+        return super()._column_trainer(machine, data, progress)
 
     def _fit_decoder(self, decoder: Decoder, data: TrainingRows, *, progress: Progress | None) -> Decoder:
         fitted = super()._fit_decoder(decoder, data, progress=progress)
