@@ -111,11 +111,13 @@ class Deal:
         The rows of all classes are shuffled together: folds with the same class frequencies would hide that these are
         not known exactly. Only classes of few rows are dealt out in turn, so that no fold has all of them.
         """
-        sizes = self._sizes()
         position = self.turn[self.class_index] + self.place
         shuffled = np.random.RandomState(self.seed).permutation(int(position.max()) + 1)
-        few = sizes[self.class_index] < 2 * n_folds
-        return np.where(few, position, shuffled[position]) % n_folds
+        numbers = shuffled[position] % n_folds
+        counts = np.zeros((self.turn.size, n_folds))
+        np.add.at(counts, (self.class_index, numbers), 1.0)
+        few = (self._sizes() < 2 * n_folds) | ((counts > 0.0).sum(axis=1) == 1)
+        return np.where(few[self.class_index], position % n_folds, numbers)
 
     def folds(self, n_folds: int) -> list[Array]:
         """Return the rows of every fold that has some."""

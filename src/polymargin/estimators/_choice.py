@@ -82,9 +82,10 @@ class Request:
         gamma: Any,
         *,
         keep_factors: bool = False,
+        nested: bool = True,
         progress: Progress | None = None,
     ) -> LSSVMBank:
-        """Return machines with these parameters, selecting what is None."""
+        """Return machines with these parameters, selecting what is None; with nested outputs if they can be used."""
         return fit_lssvm_bank(
             data,
             self.codebook,
@@ -226,7 +227,12 @@ def choose(
     if sample is not None or request.keep_factors:
         rows = data.with_kernel(chosen.kernel)
         bank = request.fitted(
-            rows, chosen.C, chosen.gamma, keep_factors=request.keep_factors, progress=progress
+            rows,
+            chosen.C,
+            chosen.gamma,
+            keep_factors=request.keep_factors,
+            nested=sample is None,  # with so many rows, what leave-one-out leaks of the labels is negligible
+            progress=progress,
         )
     honest = None
     if sample is None and request.comparable:

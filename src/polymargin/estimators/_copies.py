@@ -28,16 +28,17 @@ from polymargin.machines._rows import content_rank
 Array = NDArray[Any]
 
 #: A near-copy is closer by this factor than the row after it. Of rows spread over D dimensions the ratio of two
-#: successive neighbours' distances exceeds t with probability t^-D: 0.1 % at t = 30 in two dimensions.
-_GAP = 30.0
+#: successive neighbours' distances exceeds t with probability t^-D: 0.1 % at t = 30 in two dimensions, and at a
+#: thousand, which is asked for there, in one.
+_GAP, _GAP_IN_A_LINE = 30.0, 1000.0
 #: Neighbours that are looked at: a row may have as many copies, less one.
 _NEIGHBOURS = 10
 #: So many rows, evenly spaced, are looked at to see whether there are near-copies at all.
 _QUERIES = 500
 #: Sets of equal rows are copies if their labels disagree less often than this times what the class frequencies give.
 _DISAGREEMENT = 0.05
-#: Less than this share of the rows is neither worth a warning nor a change of the fit.
-_SHARE = 0.02
+#: Less than this share of the rows, or fewer than so many, is neither worth a warning nor a change of the fit.
+_SHARE, _FEW = 0.02, 5
 #: Equal rows whose neighbours are counted, at most.
 _SAMPLED = 300
 
@@ -66,7 +67,7 @@ def find_copies(X: Any, class_index: Array) -> Array | None:
         near = _near_copies(X[first], class_index[first])
         groups = content if near is None else near[content]
     copies = n - int(groups.max()) - 1
-    if copies < _SHARE * n or not (exact or near is not None):
+    if copies < max(_SHARE * n, _FEW) or not (exact or near is not None):
         return None
     kind = "are copies" if near is None else "are copies, or nearly copies,"
     warnings.warn(
@@ -96,22 +97,20 @@ def _agree(groups: Array, class_index: Array) -> bool:
 def _coincidences_are_likely(X: Any, content: Array) -> bool:
     """Tell whether rows that differ in a single value are as common as equal rows.
 
-    With one or two columns, in which all rows are neighbours in this sense, it is asked whether independent columns of
-    these values would coincide about as often as they do.
+    With one or two columns, in which all rows are neighbours in this sense, it is asked whether rows spread over the
+    cells of the grid of their values would coincide about as often as they do.
     """
     _, first, sizes = np.unique(content, return_index=True, return_counts=True)
     rows = X[first].toarray() if sparse.issparse(X) else X[first]
     equal_pairs = float((sizes * (sizes - 1.0)).sum())
     if rows.shape[1] <= 2:
-        n = float(content.size)
-        expected = n * n
+        # Values on a grid, such as whole numbers, have so many cells; values that are not, as good as infinitely many.
+        n_cells = 1.0
         for column in rows.T:
-            counts = np.unique(column, return_counts=True)[1]
-            # Among different rows, so that copies do not count.
-            expected *= float((counts * (counts - 1.0)).sum()) / max(
-                rows.shape[0] * (rows.shape[0] - 1.0), 1.0
-            )
-        return expected >= equal_pairs / 3.0 or rows.shape[0] <= 2 ** rows.shape[1]
+            values = np.unique(column)
+            if values.size > 1:
+                n_cells *= 1.0 + float(values[-1] - values[0]) / float(np.diff(values).min())
+        return float(content.size) ** 2 / n_cells >= equal_pairs / 3.0
     repeated = np.flatnonzero(sizes > 1)
     chosen = repeated[np.linspace(0, repeated.size - 1, min(repeated.size, _SAMPLED)).round().astype(int)]
     chosen = np.unique(chosen)
@@ -135,25 +134,24 @@ def _near_copies(X: Array, class_index: Array) -> Array | None:
     X = X / (float(np.abs(X).max()) or 1.0)  # the squares of large values would overflow
     neighbours = NearestNeighbors(n_neighbors=_NEIGHBOURS + 1).fit(X)
     some = np.unique(np.linspace(0, n - 1, min(n, _QUERIES)).round().astype(int))
-    if (_before_gap(neighbours.kneighbors(X[some])[0]) > 0).mean() < _SHARE:
+    gap = _GAP if (np.ptp(X, axis=0) > 0.0).sum() > 1 else _GAP_IN_A_LINE
+    if (_before_gap(neighbours.kneighbors(X[some])[0], gap) > 0).mean() < _SHARE:
         return None
     distances, indices = neighbours.kneighbors(X)
-    before = _before_gap(distances)
+    before = _before_gap(distances, gap)
     rows, places = np.nonzero(np.arange(1, _NEIGHBOURS + 1) <= before[:, np.newaxis])
     links = np.ones(rows.size), (rows, indices[rows, places + 1])
     groups = connected_components(sparse.coo_array(links, shape=(n, n)), directed=False)[1]
     return groups if _agree(groups, class_index) else None
 
 
-def _before_gap(distances: Array) -> Array:
+def _before_gap(distances: Array, gap: float) -> Array:
     """Return how many neighbours of every row come before a gap in its distances, shape (n,); zero without a gap.
 
     The first of the distances is that of the row to itself.
     """
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # distances that overflow are refused elsewhere, in words
+    with np.errstate(over="ignore", invalid="ignore"):  # distances that overflow are refused elsewhere
         ratios = distances[:, 2:] / np.maximum(distances[:, 1:-1], 1e-300)
     place = ratios.argmax(axis=1)
-    gaps = np.take_along_axis(ratios, place[:, np.newaxis], axis=1)[:, 0] > _GAP
+    gaps = np.take_along_axis(ratios, place[:, np.newaxis], axis=1)[:, 0] > gap
     return np.where(gaps, place + 1, 0)

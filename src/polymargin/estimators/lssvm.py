@@ -236,6 +236,12 @@ default="one-vs-one"
     def _fit_decoder(self, decoder: Decoder, data: TrainingRows, *, progress: Progress | None) -> Decoder:
         fitted = super()._fit_decoder(decoder, data, progress=progress)
         self.bank_.data.release()
+        nested = self.bank_.nested is not None
+        if nested and self._chosen_log_proba is None and getattr(fitted, "cross_log_proba_", None) is None:
+            assert isinstance(decoder, ProbabilisticDecoder)
+            self._chosen_log_proba = cross_fitted_log_proba(data, self.bank_, decoder)[1]
+        # They are many numbers, and have served.
+        self.bank_ = replace(self.bank_, nested=None)
         return fitted
 
     def _honest(self) -> tuple[DecoderRows, Array]:
