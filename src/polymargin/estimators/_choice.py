@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from polymargin._progress import Progress
+from polymargin._threads import FEW_ROWS, count_jobs
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._soft_labels import DecoderRows
@@ -188,9 +190,13 @@ def _common(values: Array) -> Any:
 
 
 def choose(
-    data: TrainingRows, kernels: Sequence[Kernel], request: Request, progress: Progress | None = None
+    data: TrainingRows,
+    kernels: Sequence[Kernel],
+    request: Request,
+    progress: Progress | None = None,
+    n_jobs: int | None = None,
 ) -> Choice:
-    """Return machines with the best kernel and the best C."""
+    """Return machines with the best kernel and the best C; joblib shares the kernels among jobs."""
     fitted = [kernel.fitted(data.X, data.weights) for kernel in kernels]
     path = request.settings.smaller if request.comparable and request.C is None else (1.0,)
     if request.selection != "loo":
@@ -202,28 +208,16 @@ def choose(
         )
         return Choice(bank, None, [], data.class_index.size)
     sample = _sample(data, request, len(fitted) * len(path))
-    judged: list[tuple[Candidate, Judgement]] = []
-    best: tuple[Candidate, LSSVMBank] | None = None
-    for kernel in fitted:
-        whole = data.with_kernel(kernel)
-        rows = whole if sample is None else whole.take(sample)
-        bank = _proposed(whole, rows, request, progress)
-        proposed = bank.C
-        before: Judgement | None = None
-        for smaller in path:
-            if smaller != 1.0:
-                bank = request.fitted(rows, proposed / smaller, bank.gamma)
-            judgement = _judge(rows, bank, request)
-            candidate = Candidate(kernel, bank.C, bank.gamma, smaller, judgement.loss)
-            judged.append((candidate, judgement))
-            if before is not None and not judgement.clearly_better(before, request.settings.significance):
-                break  # and a still smaller C would be worse again
-            if best is None or candidate.loss < best[0].loss:
-                best = candidate, bank
-            before = judgement
-        rows.release()
-    assert best is not None
-    chosen, bank = best
+    n_jobs = 1 if data.class_index.size > FEW_ROWS else min(count_jobs(n_jobs), len(fitted))
+    tried = Parallel(n_jobs=n_jobs)(
+        delayed(_try)(data.with_kernel(kernel), sample, request, path, progress if n_jobs == 1 else None)
+        for kernel in fitted
+    )
+    accepted = [each for of_kernel in tried for each in of_kernel if each.accepted]
+    best = min(accepted, key=lambda each: each.candidate.loss)
+    chosen, bank = best.candidate, best.bank
+    if n_jobs > 1 and bank is not None:  # what has been to another process has rows of its own
+        bank = replace(bank, data=data.with_kernel(chosen.kernel))
     if sample is not None or request.keep_factors:
         rows = data.with_kernel(chosen.kernel)
         bank = request.fitted(
@@ -236,9 +230,48 @@ def choose(
         )
     honest = None
     if sample is None and request.comparable:
-        honest = _chosen_without(data, [judgement for _, judgement in judged], request.settings.folds)
+        honest = _chosen_without(data, [each.judgement for each in accepted], request.settings.folds)
     n_rows = data.class_index.size if sample is None else sample.size
-    return Choice(bank, chosen, [candidate for candidate, _ in judged], n_rows, honest)
+    assert bank is not None
+    return Choice(bank, chosen, [each.candidate for of_kernel in tried for each in of_kernel], n_rows, honest)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A candidate, how it was judged, whether it may be chosen, and its machines if they are the kernel's best."""
+
+    candidate: Candidate
+    judgement: Judgement
+    accepted: bool
+    bank: LSSVMBank | None
+
+
+def _try(
+    whole: TrainingRows,
+    sample: Array | None,
+    request: Request,
+    path: Sequence[float],
+    progress: Progress | None,
+) -> list[_Tried]:
+    """Return the candidates of one kernel: the C that PRESS proposes, and smaller ones while these are better."""
+    rows = whole if sample is None else whole.take(sample)
+    bank = _proposed(whole, rows, request, progress)
+    proposed = bank.C
+    tried: list[_Tried] = []
+    for smaller in path:
+        if smaller != 1.0:
+            bank = request.fitted(rows, proposed / smaller, bank.gamma)
+        judgement = _judge(rows, bank, request)
+        candidate = Candidate(whole.kernel, bank.C, bank.gamma, smaller, judgement.loss)
+        before = tried[-1].judgement if tried else None
+        better = before is None or judgement.clearly_better(before, request.settings.significance)
+        if better and tried:
+            tried[-1] = replace(tried[-1], bank=None)
+        tried.append(_Tried(candidate, judgement, better, bank if better and sample is None else None))
+        if not better:
+            break  # and a still smaller C would be worse again
+    rows.release()
+    return tried
 
 
 def _chosen_without(data: TrainingRows, judged: Sequence[Judgement], n_folds: int) -> Array:

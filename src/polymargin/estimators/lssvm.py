@@ -29,9 +29,9 @@ class LSSVMClassifier(DichotomyClassifier):
     """Multiclass least-squares support vector machine with class probabilities, and nothing to tune.
 
     K classes are divided into L dichotomies by an output coding, each is learned by a least-squares SVM, and the
-    outputs are decoded into class probabilities. The exact leave-one-out outputs of all machines come with the fit;
-    kernel, C and gamma are chosen by them, and the decoder learns from them. Nothing is fitted again for tuning or
-    calibration, and ``predict`` always agrees with ``predict_proba``. ``selection="evidence"`` with
+    outputs are decoded into class probabilities. The exact leave-one-out outputs of all machines come with every fit;
+    kernel, C and gamma are chosen by them, and the decoder learns from them: tuning and calibration need no second fit
+    of the machines that are chosen. ``predict`` always agrees with ``predict_proba``. ``selection="evidence"`` with
     ``decoding="bayes"`` is the machine of Van Gestel et al. 2002.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances.
@@ -42,16 +42,16 @@ class LSSVMClassifier(DichotomyClassifier):
         Regularisation, the larger the less; the papers' γ = ζ/μ. None: selected inside ``fit``.
     kernel : {"linear", "poly", "rbf", "laplacian", "blend", "precomputed"}, callable or None, default=None
         The kernel. "blend" is a sum of "laplacian" and "rbf". A callable gets two arrays of rows and returns the matrix
-        of kernel values. None: "blend" or "poly" of degree 2 about the mean of the rows, whichever the decoder's honest
-        log-loss favours (compared on 1000 rows if there are more); "rbf" where gamma is given as a number or
-        ``selection=None``.
+        of kernel values. None: "blend" or "poly" of degree 2 about the mean of the rows, whichever has the lower
+        cross-fitted log-loss (compared on a sample of 800 rows and more, if there are many); "rbf" where gamma is given
+        as a number or ``selection=None``.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of "rbf", "laplacian", "blend" and "poly"; the papers' σ² is 1/gamma. None: selected inside ``fit``.
     degree : float or None, default=None
         Degree of "poly", (gamma x·z + coef0)^degree. None: 2, 3 or 4, chosen like the kernel, or 3 where nothing is
         chosen.
     coef0 : float, default=1.0
-        Constant of "poly". Another value is another gamma and C.
+        Constant of "poly". Changing it is equivalent to rescaling gamma and C.
     coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook or array of shape (K, L), \
 default="one-vs-one"
         How the classes are divided into dichotomies.
@@ -59,27 +59,33 @@ default="one-vs-one"
         How the outputs of the machines become labels and probabilities: "coupled-softmax", "softmax", "coupling" and
         "bayes" give probabilities; "hamming", "loss", "argmax", "votes", "dag" and "mixture" only labels.
     selection : {"loo", "loo-exact", "gcv", "evidence", None}, default="loo"
-        How C and gamma are selected where they are None: by the squared leave-one-out errors, by generalised
-        cross-validation, or by the evidence. Where a machine has more than some hundred rows, "loo" looks at samples of
-        them; the last steps of "loo-exact" look at all rows of all machines. With a thousand rows it takes two to seven
-        times as long, and lowers the log-loss by 0.4 % in the mean of 27 datasets. None: both must be given.
+        How C and gamma are selected where they are None: by the squared leave-one-out errors (PRESS) on a lattice and
+        then down their gradient, by generalised cross-validation, or by the evidence. "loo" looks at all rows while its
+        budget allows it, then at a stratified sample (``search``); "loo-exact" always looks at all. With "loo" the
+        decoder's cross-fitted log-loss decides between kernels, and whether a smaller C is better than the one of least
+        PRESS. None: both must be given.
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
         does: slower, and on the paper's ten datasets no better.
+    search : SearchSettings or None, default=None
+        Width and budget of the search (`polymargin.selection.SearchSettings`); None for the defaults.
+    class_weight : dict, "balanced" or None, default=None
+        What the weights of the rows of every class are multiplied by; "balanced": inversely to their number. The
+        probabilities are those of rows so weighted.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         The class frequencies to expect in use. The probabilities are re-weighted from those of the training rows to
         these. A dict names the classes. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        How many share the work, as joblib counts. Kernels are compared in as many processes, of which this is one;
-        groups of rows that are not small are shared among threads. The result is the same. The processes start when
-        they are first needed, are not waited for, and stay for the next fit, up to five minutes.
+        How many kernels are tried at once, by joblib, whose backend is chosen with ``joblib.parallel_config``, and how
+        many threads share groups of rows. Where there are many rows, BLAS has the threads. The result is the same.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
         now and then in the log ("polymargin", level INFO).
     random_state : int, RandomState instance or None, default=None
-        Used by ``coding="ecoc"``.
+        Deals the rows into folds and samples, and draws the codebook of ``coding="ecoc"``. None is the same as 0 for
+        the former: a fit can be repeated. Neither the order of the rows nor the names of the classes matter.
 
     Attributes
     ----------
@@ -109,15 +115,17 @@ default="one-vs-one"
     dual_coef_ : ndarray of shape (L, n_support)
         Coefficients of the kernel expansions.
     support_ : ndarray of int
-        The training rows that carry the machines: all those of positive weight.
+        The training rows that carry the machines: all those of positive weight; of exact copies in one group, the
+        first.
     n_support_ : ndarray of int, shape (K,)
         Their number in every class.
     loo_margins_ : ndarray of shape (n_support, L)
-        What each machine would say of each training row had it been trained without that row: exact, and free.
-        (Of a row of weight s > 1, which counts as s rows, one is left out.)
+        The margin of every training row by each machine trained without that row, whatever its weight, and without
+        the other rows of its group: exact, without a refit.
     loo_log_proba_ : ndarray of shape (n_support, K)
-        Honest log-probabilities of the training rows: the decoder, learned from other rows, reads the leave-one-out
-        outputs. For decodings that learn probabilities; computed when first asked for.
+        Cross-fitted log-probabilities of the training rows: neither the machines nor the decoder nor the choice of
+        kernel and C have seen the labels of the row's fold (with many rows, where that makes no difference, the machines
+        have seen all rows but this one). For decodings that learn probabilities.
     loo_log_loss_ : float
         Their log-loss, an estimate of the log-loss on new rows.
     n_features_in_, feature_names_in_
@@ -213,7 +221,7 @@ default="one-vs-one"
             settings=settings,
             keep_factors=decoder.needs_variances,
         )
-        choice = choose(data, self._kernels, request, progress)
+        choice = choose(data, self._kernels, request, progress, self.n_jobs)
         self.bank_: LSSVMBank = choice.bank
         self._chosen_log_proba = choice.log_proba
         self.search_results_ = choice.table

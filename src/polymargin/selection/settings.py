@@ -54,7 +54,7 @@ class SearchSettings:
     operations: float = 2e9
     relative: float = 0.5
     least_rows: int = 20
-    decided_rows: int = 1000
+    decided_rows: int = 800
     basins: int = 2
     near: float = 1.1
     steps: int = 12
