@@ -137,7 +137,7 @@ def test_the_command_line_the_report_and_the_plot():
     y = (random.random(500) < truth[cell]).astype(int)
     frame = pd.DataFrame(X, columns=["age"])
     model = make_pipeline(StandardScaler(), KernelLogisticClassifier()).fit(frame, y)
-    honest = by_leave_one_out(model[-1], 500, None)
+    honest = by_leave_one_out(model[-1])
     assert_array_equal(
         np.unique(honest.cells[np.unique(cell, return_index=True)[1]]).size, np.unique(cell).size
     )

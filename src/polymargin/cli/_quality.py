@@ -44,17 +44,20 @@ class Honest:
     cells: Array | None = None
 
 
-def by_leave_one_out(classifier: Any, n_rows: int, weights: Array | None) -> Honest | None:
+def by_leave_one_out(classifier: Any) -> Honest | None:
     """Return the leave-one-out probabilities that came with the fit, None where there are none."""
     from polymargin.estimators._honest import training_cells
 
     log_proba = getattr(classifier, "loo_log_proba_", None)
     if log_proba is None:
         return None
-    rows = np.arange(n_rows) if weights is None else np.flatnonzero(weights)
-    # Rounding included, label and probability agree.
+    # Rounding included, label and probability agree. Of exact copies in one group, the first stands for all.
     return Honest(
-        "leave-one-out", rows, np.exp(log_proba).argmax(axis=1), log_proba, training_cells(classifier)
+        "leave-one-out",
+        classifier.support_,
+        np.exp(log_proba).argmax(axis=1),
+        log_proba,
+        training_cells(classifier),
     )
 
 

@@ -186,7 +186,7 @@ def _fitted(classifier: Any, examples: Examples) -> Any:
 
 
 def _honest(pipeline: Any, examples: Examples, seed: int) -> Honest:
-    found = by_leave_one_out(pipeline[-1], examples.labels.size, examples.weights)
+    found = by_leave_one_out(pipeline[-1])
     if found is not None:
         return found
     with show_steps("measuring the quality in folds") as advance:

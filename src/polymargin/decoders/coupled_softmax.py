@@ -28,8 +28,8 @@ N_FOLDS = 2
 _CROSS_TOL = 1e-7
 #: Outputs that hardly differ are not blown up: what is left in them is how each row's absence moves its surroundings.
 _LEAST_SPREAD = 0.25
-#: Outputs smaller than this are treated as zero, and so are those that differ by less.
-_SILENT = 1e-9
+#: Outputs smaller than this are treated as zero; a first guess that varies by less than this is rounding.
+_SILENT, _CONSTANT = 1e-9, 1e-6
 #: A weak ridge that pulls the scale of the first guess, in natural units, to one: it keeps the scale finite where
 #: outputs hardly differ, and costs a tenth of a nat at a scale of five.
 _SCALE_RIDGE = 0.01
@@ -287,7 +287,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
             "tol": tol,
         }
         fit = None
-        if unit > _SILENT:
+        if unit > _CONSTANT:
             if start is not None and start.scale is not None:
                 intercept = start.intercept - offset + start.scale * middle
                 start = replace(start, scale=start.scale * unit, intercept=intercept)
@@ -298,7 +298,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
             # A first guess that is best read backwards is worth nothing.
             fit = replace(fit_softmax(**problem), scale=0.0)
         assert fit.scale is not None
-        scale = fit.scale / unit if unit > _SILENT else 0.0
+        scale = fit.scale / unit if unit > _CONSTANT else 0.0
         return replace(fit, scale=scale, intercept=fit.intercept + offset - scale * middle)
 
     def log_proba(self, outputs: Outputs) -> Array:

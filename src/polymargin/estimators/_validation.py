@@ -96,7 +96,8 @@ def check_rows(
     if soft_labels and are_soft(y):
         X = validate_data(estimator, X, **accepted)
         probabilities, classes = check_soft_labels(y, X.shape[0], getattr(estimator, "classes", None))
-        class_index = probabilities.argmax(axis=1)
+        # Ties go to the class that is more probable over all rows, whatever the classes are called.
+        class_index = (probabilities + 1e-9 * probabilities.mean(axis=0)).argmax(axis=1)
     else:
         check_labels(y)
         X, y = validate_data(estimator, X, y, **accepted)

@@ -8,7 +8,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from polymargin._progress import Count, Progress
 from polymargin.kernels import Linear
@@ -143,9 +142,9 @@ def _members(
 
 def _natural_ridge(data: TrainingRows) -> float:
     """Return the mean of K(x, x), about which a kernel without gamma has its ridges."""
-    X, kernel = data.X, data.kernel
-    if isinstance(kernel, Linear) and not sparse.issparse(X):
-        X = X - weighted_moments(X, data.weights)[0]  # a shift does not change the machines
-    own = kernel.diagonal(X)
-    size = float(data.weights @ np.abs(own) / data.weights.sum())
+    if isinstance(data.kernel, Linear):  # about the mean of the rows: a shift does not change the machines
+        size = float(weighted_moments(data.X, data.weights)[1].sum())
+    else:
+        own = data.kernel.diagonal(data.X)
+        size = float(data.weights @ np.abs(own) / data.weights.sum())
     return size if size > 0.0 and np.isfinite(size) else 1.0

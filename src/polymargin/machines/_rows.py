@@ -89,8 +89,7 @@ class TrainingRows:
             ties += [self.soft_labels.max(axis=1), np.square(self.soft_labels).sum(axis=1)]
         deal = Deal.of(
             self.X,
-            # The most probable class may be a tie, which the names would decide: soft labels are not stratified.
-            self.class_index if self.soft_labels is None else np.zeros_like(self.class_index),
+            self.class_index,
             precomputed=self.kernel.precomputed,
             groups=self.groups,
             ties=ties,
