@@ -225,7 +225,7 @@ def test_command_on_a_csv(iris_file):
     losses = [row["log_loss"]["mean"] for row in document["scores"] if row["log_loss"]]
     assert losses == sorted(losses)
     assert len(document["scores"]) == 24
-    assert document["scores"][0]["accuracy"]["mean"] > 0.9
+    assert document["scores"][0]["accuracy"]["mean"] > 0.85
 
 
 def test_command_prints_the_table_and_writes_the_report(iris_file, tmp_path):

@@ -1,8 +1,8 @@
 """What changes nothing about the data changes no probability: the last bits, the unit, the order, the names.
 
-With 250 rows every perturbation is tried by itself with five seeds; with 1500 and 3000 rows all are applied at once,
-with fewer seeds, and the pool and six classes are left out where a fit takes seconds. ``benchmarks/trust.py
---sections perturbation`` tries everything.
+With 250 rows every perturbation is tried by itself, with five seeds for one machine and three for the pool; with 1500
+and 3000 rows all are applied at once, in few cases. ``benchmarks/trust.py --sections perturbation`` tries every
+perturbation by itself on these sets and on banana, with 250, 1500 and 3000 rows and five seeds each.
 """
 
 import os
@@ -79,9 +79,10 @@ def largest_change(estimator, name, n, seed, changes):
     return moved
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("estimator", "seed"), [*(("LSSVM", seed) for seed in range(5)), *(("AutoKernel", seed) for seed in range(3))]
+)
 @pytest.mark.parametrize("name", DATA)
-@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_250_rows(estimator, name, seed):
     moved = largest_change(estimator, name, 250, seed, (last_bits, unit, order, names))
     assert max(moved.values()) <= TOLERANCE, moved
@@ -102,7 +103,7 @@ def test_1500_rows(estimator, name, seed):
 
 @pytest.mark.parametrize(
     ("estimator", "name", "seed"),
-    [("LSSVM", "waveform", 0), ("LSSVM", "r4", 1), ("AutoKernel", "waveform", 2)],
+    [("LSSVM", "r4", 1), ("AutoKernel", "waveform", 2)],
 )
 def test_3000_rows(estimator, name, seed):
     moved = largest_change(estimator, name, 3000, seed, (everything,))

@@ -25,8 +25,9 @@ def knn(model: KNNPosterior, x: Value) -> Value:
     )
     reached = x.graph.op("CumSum", x.graph.value(totals).take(index, axis=0), np.array(1))
     last = (reached >= k * (1.0 - 1e-12)).choose(nearest, np.inf).min(keepdims=True)
-    inside = distance < last * (1.0 - TIE)
-    near = (distance <= last * (1.0 + TIE)).as_double()
+    slack = last * TIE + sample.resolution  # as in `nearest_counts`
+    inside = distance < last - slack
+    near = (distance <= last + slack).as_double()
     full = inside.as_double()
     tied = near - full
     among = tied @ totals[:, np.newaxis]
