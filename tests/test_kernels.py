@@ -13,7 +13,13 @@ from scipy import sparse
 from sklearn.base import clone
 
 import naive
-from polymargin import KernelLogisticClassifier, LSSVMClassifier, PosteriorSVMClassifier, Softmax, SVMClassifier
+from polymargin import (
+    KernelLogisticClassifier,
+    LSSVMClassifier,
+    PosteriorSVMClassifier,
+    Softmax,
+    SVMClassifier,
+)
 from polymargin.kernels import (
     RBF,
     Blend,
@@ -160,7 +166,9 @@ def test_the_parts_of_a_blend_have_the_same_width():
 @pytest.mark.parametrize(
     "estimator",
     [
-        LSSVMClassifier(C=2.0, gamma=0.2, decoding=Softmax(ridge=1.0)),  # no folds: a Gram matrix is dealt differently
+        LSSVMClassifier(
+            C=2.0, gamma=0.2, decoding=Softmax(ridge=1.0)
+        ),  # no folds: a Gram matrix is dealt differently
         LSSVMClassifier(C=2.0, gamma=0.2, coding="one-vs-all", decoding="bayes"),
         SVMClassifier(C=2.0, gamma=0.2, decoding="plain-softmax", coding="one-vs-all", tol=1e-6),
         PosteriorSVMClassifier(C=2.0, gamma=0.2, density=None, decoding="plain-softmax", tol=1e-6),

@@ -80,7 +80,8 @@ def largest_change(estimator, name, n, seed, changes):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "seed"), [*(("LSSVM", seed) for seed in range(5)), *(("AutoKernel", seed) for seed in range(3))]
+    ("estimator", "seed"),
+    [*(("LSSVM", seed) for seed in range(5)), *(("AutoKernel", seed) for seed in range(3))],
 )
 @pytest.mark.parametrize("name", DATA)
 def test_250_rows(estimator, name, seed):

@@ -1,4 +1,4 @@
-"""Tempering: how far probabilities are to be trusted, compared with the class frequencies.
+"""Tempering: how far probabilities are to be trusted, compared with the class frequencies; and contamination.
 
 p_u ∝ p^u π^(1−u) lies between the class frequencies π (u = 0) and the probabilities themselves (u = 1). The log-loss is
 convex in u.
@@ -15,6 +15,9 @@ from scipy.special import log_softmax
 Array = NDArray[Any]
 
 _STEPS = 50
+#: What is added to the log-likelihood of a contamination ε: so many rows' worth of log ε. On 39 development sets the
+#: mean log-loss is the same, to 0.2 %, for half a row, a tenth and none.
+PSEUDO_ROWS = 0.1
 
 
 def tempered(log_p: Array, log_prior: Array, u: float) -> Array:
@@ -74,3 +77,52 @@ def temper(log_p: Array, log_prior: Array, class_index: Array, weights: Array) -
             break
         u = new
     return u
+
+
+def contaminated(log_p: Array, log_prior: Array, share: float) -> Array:
+    """Return log((1 − ε) p + ε π), shape (n, K): a share ε of the rows is drawn from the class frequencies alone.
+
+    Examples
+    --------
+    >>> np.exp(contaminated(np.log([[0.9999, 0.0001]]), np.log([0.5, 0.5]), 0.02)).round(2)
+    array([[0.99, 0.01]])
+    """
+    if share <= 0.0:
+        return log_p
+    return np.logaddexp(np.log1p(-share) + log_p, np.log(share) + log_prior)
+
+
+def contamination(log_p: Array, log_prior: Array, class_index: Array, weights: Array) -> float:
+    """Return the share ε of rows that nothing but the class frequencies explains, by maximum likelihood.
+
+    Labels that are wrong, or rows unlike all others, contradict even the surest probabilities, and tempering can take
+    account of them only by doubting all rows. A tenth of a row, 0.1 log ε, is added to the log-likelihood: that no row
+    has contradicted yet is no proof that none will.
+
+    Parameters
+    ----------
+    log_p, log_prior, class_index, weights
+        As for `temper`.
+
+    Examples
+    --------
+    >>> log_p = np.log(np.tile([[0.9999, 0.0001]], (1000, 1)))
+    >>> y = np.zeros(1000, dtype=int)
+    >>> y[:10] = 1
+    >>> round(contamination(log_p, np.log([0.5, 0.5]), y, np.ones(1000)), 3)
+    0.02
+    """
+    rows = np.arange(class_index.size)
+    p = np.exp(log_p[rows, class_index])
+    prior = np.exp(np.broadcast_to(log_prior, log_p.shape)[rows, class_index])
+
+    def slope(share: float) -> float:
+        return float(weights @ ((prior - p) / (p + share * (prior - p)))) + PSEUDO_ROWS / share
+
+    low, high = 1e-9, 0.5
+    if slope(high) >= 0.0:
+        return high
+    for _ in range(60):
+        middle = np.sqrt(low * high)
+        low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)
+    return float(np.sqrt(low * high))

@@ -12,7 +12,7 @@ import numpy as np
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
 from polymargin.decoders._softmax_fit import SoftmaxFit, fit_softmax, mean_fit, smooth_targets
-from polymargin.decoders._temper import temper, tempered
+from polymargin.decoders._temper import contaminated, contamination, temper, tempered
 from polymargin.decoders.coupling import Coupling
 from polymargin.outputs import Outputs
 
@@ -85,6 +85,14 @@ class CoupledSoftmax(ProbabilisticDecoder):
     cross_log_proba_ : ndarray of shape (n, K) or None
         The log-probabilities of the rows it was fitted on, each learned from the other half of the rows; None if the
         ridge was given.
+    trust_ : float
+        u in p^u π^(1−u), between the class frequencies π and the probabilities p of the softmax, by cross-fitted
+        log-loss; it is multiplied into ``fit_``.
+    contamination_ : float
+        The share of rows that nothing but the class frequencies explains: it keeps the surest probabilities from
+        promising more than they hold.
+    log_prior_ : ndarray of shape (K,)
+        The logarithms of the class frequencies.
     spread_ : float
         The root mean square of the outputs, all taken together.
     range_ : ndarray of shape (2, L)
@@ -142,7 +150,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         weights = np.ones(class_index.size) if sample_weight is None else sample_weight
         self.prior_shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
         self.cross_log_proba_: Array | None = None
-        self.trust_ = 1.0
+        self.trust_, self.contamination_ = 1.0, 0.0
         start = None
         if self.ridge is None:
             start = self._cross_fit(outputs, class_index, weights)
@@ -151,8 +159,8 @@ class CoupledSoftmax(ProbabilisticDecoder):
         self._guess(outputs.margins, class_index, weights)
         rows = _Rows(*self._read(outputs.margins), class_index, weights)
         fit = self._learn(rows, self.ridge_, self.tol, start)
+        self.log_prior_ = log_prior = self._prior_log_proba(codebook, class_index, weights)[0]
         if self.trust_ < 1.0:
-            log_prior = self._prior_log_proba(codebook, class_index, weights)[0]
             intercept = self.trust_ * (fit.intercept - log_prior) + log_prior
             fit = replace(
                 fit, coef=self.trust_ * fit.coef, scale=self.trust_ * (fit.scale or 0.0), intercept=intercept
@@ -237,6 +245,11 @@ class CoupledSoftmax(ProbabilisticDecoder):
         for _, _, kept, fold in folds:
             trust = temper(log_p[kept], log_prior[kept], class_index[kept], weights[kept])
             self.cross_log_proba_[fold] = tempered(log_p[fold], log_prior[fold], trust)
+        honest = self.cross_log_proba_.copy()
+        self.contamination_ = contamination(honest, log_prior, class_index, weights)
+        for _, _, kept, fold in folds:
+            share = contamination(honest[kept], log_prior[kept], class_index[kept], weights[kept])
+            self.cross_log_proba_[fold] = contaminated(honest[fold], log_prior[fold], share)
 
     def _folds(
         self, outputs: Outputs, class_index: Array, weights: Array
@@ -304,7 +317,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
     def log_proba(self, outputs: Outputs) -> Array:
         """Return the logarithms of the class probabilities, shape (n, K)."""
         log_p = self.fit_.log_proba(*self._read(outputs.margins.clip(*self.range_)))
-        return reweighted(log_p, self.prior_shift_)
+        return reweighted(contaminated(log_p, self.log_prior_, self.contamination_), self.prior_shift_)
 
     @property
     def squares(self) -> bool:

@@ -19,6 +19,7 @@ from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import FOLDS, prior_shift, reweighted
+from polymargin.decoders._temper import contaminated, contamination
 from polymargin.estimators._choice import decoder_rows
 from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._pool import pool_weights, pooled
@@ -45,8 +46,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     ----------
     members : sequence of LSSVMClassifier or None, default=None
         The members, which are cloned. Their decoding must be probabilistic and learned. None: one-vs-one machines with
-        the kernels "blend" and ``Polynomial(2, centred=True)``, and one-vs-all machines with the latter; the last two
-        are one where there are two classes.
+        the kernels "blend" and ``Polynomial(2, centred=True)``, and, where there are more than two classes, one-vs-all
+        machines with "blend".
     class_weight : dict, "balanced" or None, default=None
         What the weights of the rows of every class are multiplied by; the probabilities are those of rows so weighted.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
@@ -72,6 +73,10 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     weights_ : ndarray of shape (M,)
         How much each counts. They need not sum to one: members that err independently are surer together than each
         alone.
+    log_prior_ : ndarray of shape (K,)
+        The logarithms of the class frequencies, to which the pool falls back where members know nothing.
+    contamination_ : float
+        The share of rows that nothing but the class frequencies explains.
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
     loo_log_proba_ : ndarray of shape (n_support, K)
@@ -183,7 +188,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.log_prior_ = np.log((class_weights + 0.5) / (class_weights + 0.5).sum())
         with blas_threads_for(0):
             weights = pool_weights(honest, decoded.class_index, decoded.weights, self.log_prior_)
-            log_p = self._cross_pooled(honest, decoded, data)
+            log_p, self.contamination_ = self._cross_pooled(honest, decoded, data)
         own = log_p[np.arange(decoded.class_index.size), decoded.class_index]
         self.loo_log_loss_ = -float(decoded.weights @ own / decoded.weights.sum())
         if data.soft_labels is not None:  # a row stands once for every class that it may belong to
@@ -192,25 +197,32 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.weights_ = weights
         return self
 
-    def _cross_pooled(self, honest: list[Array], decoded: DecoderRows, data: TrainingRows) -> Array:
-        """Return the pool's log-probabilities of the training rows, its weights learned from other folds, (n, K)."""
+    def _cross_pooled(
+        self, honest: list[Array], decoded: DecoderRows, data: TrainingRows
+    ) -> tuple[Array, float]:
+        """Return log-probabilities of the rows, (n, K), the pool learned from other folds, and the contamination."""
         numbers = data.deal.fold_numbers(FOLDS)
         if data.soft_labels is not None:
             numbers = numbers[np.nonzero(data.soft_labels)[0]]
         weights = decoded.weights
         assert weights is not None
-        log_p = np.empty_like(honest[0])
-        for fold in range(FOLDS):
-            held, kept = numbers == fold, numbers != fold
-            if held.any() and kept.any():
-                counts = (
-                    np.bincount(decoded.class_index[kept], weights[kept], minlength=self.classes_.size) + 0.5
-                )
-                log_prior = np.log(counts / counts.sum())
-                others = [log_q[kept] for log_q in honest]
-                u = pool_weights(others, decoded.class_index[kept], weights[kept], log_prior)
-                log_p[held] = pooled([log_q[held] for log_q in honest], u, log_prior)
-        return log_p
+        log_p = np.tile(self.log_prior_, (decoded.class_index.size, 1))
+        log_prior = log_p.copy()
+        masks = [(numbers == fold, numbers != fold) for fold in range(FOLDS)]
+        masks = [(held, kept) for held, kept in masks if held.any() and kept.any()]
+        for held, kept in masks:
+            counts = np.bincount(decoded.class_index[kept], weights[kept], minlength=self.classes_.size) + 0.5
+            log_prior[held] = of_others = np.log(counts / counts.sum())
+            u = pool_weights(
+                [log_q[kept] for log_q in honest], decoded.class_index[kept], weights[kept], of_others
+            )
+            log_p[held] = pooled([log_q[held] for log_q in honest], u, of_others)
+        share = contamination(log_p, log_prior, decoded.class_index, weights)
+        stated = log_p.copy()
+        for held, kept in masks:
+            of_others = contamination(log_p[kept], log_prior[kept], decoded.class_index[kept], weights[kept])
+            stated[held] = contaminated(log_p[held], log_prior[held], of_others)
+        return stated, share
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities, shape (n_samples, K)."""
@@ -219,6 +231,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         log_p = pooled(
             [member.predict_log_proba(X) for member in self.members_], self.weights_, self.log_prior_
         )
+        log_p = contaminated(log_p, self.log_prior_, self.contamination_)
         return reweighted(log_p, self.prior_shift_)
 
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -260,7 +273,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             quadratic = Polynomial(2, centred=True)
             members = [LSSVMClassifier(kernel="blend"), LSSVMClassifier(kernel=quadratic)]
             if n_classes > 2:  # else one-vs-all is one-vs-one
-                members.append(LSSVMClassifier(kernel=quadratic, coding="one-vs-all"))
+                members.append(LSSVMClassifier(kernel="blend", coding="one-vs-all"))
         else:
             members = [clone(member) for member in self.members]
         random_state = self.random_state

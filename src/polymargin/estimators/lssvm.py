@@ -124,8 +124,8 @@ default="one-vs-one"
         the other rows of its group: exact, without a refit.
     loo_log_proba_ : ndarray of shape (n_support, K)
         Cross-fitted log-probabilities of the training rows: neither the machines nor the decoder nor the choice of
-        kernel and C have seen the labels of the row's fold (with many rows, where that makes no difference, the machines
-        have seen all rows but this one). For decodings that learn probabilities.
+        kernel and C have seen the labels of the row's fold (with many rows, where that makes no difference, the
+        machines have seen all rows but this one). For decodings that learn probabilities.
     loo_log_loss_ : float
         Their log-loss, an estimate of the log-loss on new rows.
     n_features_in_, feature_names_in_

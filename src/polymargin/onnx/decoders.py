@@ -60,7 +60,15 @@ def coupled_softmax(decoder: CoupledSoftmax, outputs: GraphOutputs) -> Value:
     logits = features @ decoder.fit_.coef + decoder.fit_.intercept
     if decoder.fit_.scale is not None:
         logits = logits + decoder.fit_.scale * _first_guess(decoder, outputs)
-    return _reweighted(logits.log_softmax(), decoder.prior_shift_)
+    log_p = contaminated(logits.log_softmax(), decoder.log_prior_, decoder.contamination_)
+    return _reweighted(log_p, decoder.prior_shift_)
+
+
+def contaminated(log_p: Value, log_prior: Array, share: float) -> Value:
+    """Return log((1 − ε) p + ε π), see `polymargin.decoders._temper.contaminated`."""
+    if share <= 0.0:
+        return log_p
+    return (log_p.exp() * (1.0 - share) + share * np.exp(log_prior)).log()
 
 
 def _first_guess(decoder: CoupledSoftmax, outputs: GraphOutputs) -> Value:
