@@ -37,8 +37,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
 
     Every member is an `LSSVMClassifier` that tunes and calibrates itself. What the members say of rows that neither
     their machines nor their decoders have learned from decides how much each counts: the pool is the normalised
-    Π p_m^u_m with the weights u of least log-loss. It costs as much as its members, and is better than the best of
-    them more often than not.
+    π Π (p_m/π)^u_m, with the class frequencies π and the weights u ≥ 0 of least log-loss. It costs as much as its
+    members, and is better than the best of them more often than not.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances.
 
@@ -80,11 +80,10 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
     loo_log_proba_ : ndarray of shape (n_support, K)
-        The pool's log-probabilities of the training rows (those of positive weight), each held out by machines and
-        decoders.
+        The pool's log-probabilities of the training rows `support_`, each held out by machines, decoders and the
+        weights of the members.
     loo_log_loss_ : float
-        The pool's log-loss on the training rows, each held out by machines and decoders. (The weights, a handful of
-        numbers, have seen them all.)
+        The log-loss of `loo_log_proba_`, weighted as the rows are.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -263,7 +262,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             fitted.append(member)
             honest.append(log_proba)
             count.advance()
-        for member, given in zip(fitted[1:], members[1:], strict=True):
+        for member, given in zip(fitted, members, strict=True):
             _share_rows(fitted[0], member, given)
         return fitted, honest
 
@@ -276,8 +275,8 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
                 members.append(LSSVMClassifier(kernel="blend", coding="one-vs-all"))
         else:
             members = [clone(member) for member in self.members]
-        random_state = self.random_state
-        if not (random_state is None or isinstance(random_state, Integral)):
+        random_state = 0 if self.random_state is None else self.random_state
+        if not isinstance(random_state, Integral):
             # All members deal the rows alike, and those that are fitted at once must not draw from one stream.
             random_state = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         if not members:
@@ -327,9 +326,10 @@ def _fitted(member: LSSVMClassifier, rows: _Rows) -> tuple[LSSVMClassifier, Arra
 
 
 def _share_rows(first: LSSVMClassifier, member: LSSVMClassifier, given: LSSVMClassifier) -> None:
-    """Let a member have the very rows of the first, to which it was fitted."""
-    # A function that has been to another process is a copy, which could not be pickled by its name.
-    kernel = given._kernel if isinstance(member.kernel_, FunctionKernel) else member.kernel_
-    if isinstance(member.kernel_, FunctionKernel):
-        member.kernel = given.kernel
-    member.bank_ = replace(member.bank_, data=first.bank_.data.with_kernel(kernel))
+    """Let a member have the very rows of the first, to which it was fitted, and the kernel function it was given."""
+    kernel = member.kernel_
+    if isinstance(kernel, FunctionKernel):
+        # A function that has been to another process is a copy, which could not be pickled by its name.
+        kernel, member.kernel = given._kernel, given.kernel
+    if member is not first or kernel is not member.kernel_:
+        member.bank_ = replace(member.bank_, data=first.bank_.data.with_kernel(kernel))

@@ -105,9 +105,11 @@ class FoldsOut:
         without[kept] = solution
         groups = self.data.groups
         left_out = None if groups is None else LeftOut.of(groups[block.rows[kept]])
-        errors[kept] = left_out_errors(
-            factor, solution, thin.centring(block.gamma), np.array([ridge]), left_out
-        )
+        centring = thin.centring(block.gamma)
+        try:
+            errors[kept] = left_out_errors(factor, solution, centring, np.array([ridge]), left_out)
+        except np.linalg.LinAlgError:  # without the fold and one more group nothing is left
+            return False
         # The machine at its rows' mean says the mean of the targets.
         scaled = thin.powers(block.gamma)[:, np.newaxis] * (thin.rows.T @ solution)
         features = self.data.features.values[block.rows[held]] - thin.means
