@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
+from sklearn.datasets import load_iris
 
 from conftest import blobs
 from polymargin.estimators._copies import find_copies
@@ -149,6 +150,10 @@ BY_CHANCE = {
         np.round(blobs(n=300, K=3, d=2, seed=seed)[0], 1),
         blobs(n=300, K=3, d=2, seed=seed)[1],
     ),
+    "two columns of iris, rounded": lambda seed: (
+        load_iris().data[:, [(2, 3), (0, 2), (0, 1)][seed]],
+        load_iris().target,
+    ),
     "all equal": lambda seed: (np.ones((60, 3)), np.arange(60) % 2),
     "few rows": lambda seed: (np.arange(6.0)[:, None], np.arange(6) % 2),
 }
@@ -158,6 +163,13 @@ BY_CHANCE = {
 @pytest.mark.parametrize("name", BY_CHANCE)
 def test_rows_that_coincide_by_chance_are_no_copies(name, seed):
     found_none(*BY_CHANCE[name](seed))
+
+
+@pytest.mark.parametrize("times", [2, 5])
+@pytest.mark.parametrize("d", [1, 2])
+def test_copies_of_rows_of_few_columns(d, times):
+    rows, y, number = copied(times, X=X[:, :d])
+    assert same_division(found(rows, y), number)
 
 
 @pytest.mark.parametrize("name", ["small counts", "votes"])

@@ -22,9 +22,7 @@ def test_missing_and_mixed_labels(classifier):
     for missing in (None, np.nan, pd.NA, pd.NaT):
         y = names.copy()
         y[4] = missing
-        with pytest.raises(
-            ValueError, match=r"the label of row 4 is missing \(.*\): leave rows without a label"
-        ):
+        with pytest.raises(ValueError, match=r"the label of row 4 is missing \(.*\): leave such rows out"):
             classifier().fit(X, y)
     y = names.copy()
     y[4] = 3

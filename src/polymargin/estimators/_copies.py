@@ -59,7 +59,7 @@ def find_copies(X: Any, class_index: Array) -> Array | None:
     if n_different == 1:
         return None
     many = n - n_different >= _SHARE * n
-    exact = many and _agree(content, class_index) and not _coincidences_are_likely(X, content)
+    exact = many and _agree(content, class_index) and not _coincidences_are_likely(X, content, class_index)
     groups = content
     near = None
     if (exact or not many) and not sparse.issparse(X):
@@ -94,11 +94,12 @@ def _agree(groups: Array, class_index: Array) -> bool:
     return pairs > 0.0 and pairs - agreeing <= _DISAGREEMENT * chance * pairs
 
 
-def _coincidences_are_likely(X: Any, content: Array) -> bool:
+def _coincidences_are_likely(X: Any, content: Array, class_index: Array) -> bool:
     """Tell whether rows that differ in a single value are as common as equal rows.
 
     With one or two columns, in which all rows are neighbours in this sense, it is asked whether rows spread over the
-    cells of the grid of their values would coincide about as often as they do.
+    cells of the grid of their values would coincide about as often as they do; with two also whether rows whose
+    columns are independent in every class would.
     """
     _, first, sizes = np.unique(content, return_index=True, return_counts=True)
     rows = X[first].toarray() if sparse.issparse(X) else X[first]
@@ -110,7 +111,11 @@ def _coincidences_are_likely(X: Any, content: Array) -> bool:
             values = np.unique(column)
             if values.size > 1:
                 n_cells *= 1.0 + float(values[-1] - values[0]) / float(np.diff(values).min())
-        return float(content.size) ** 2 / n_cells >= equal_pairs / 3.0
+        expected = float(content.size) ** 2 / n_cells
+        if rows.shape[1] == 2:
+            columns = np.stack([np.unique(column, return_inverse=True)[1] for column in rows.T])[:, content]
+            expected = max(expected, _independent_pairs(columns, class_index))
+        return expected >= equal_pairs / 3.0
     repeated = np.flatnonzero(sizes > 1)
     chosen = repeated[np.linspace(0, repeated.size - 1, min(repeated.size, _SAMPLED)).round().astype(int)]
     chosen = np.unique(chosen)
@@ -124,6 +129,17 @@ def _coincidences_are_likely(X: Any, content: Array) -> bool:
         own += float(sizes[place] * (sizes[place] - 1.0))
         others += float(sizes[place] * sizes[beside].sum())
     return others >= own
+
+
+def _independent_pairs(columns: Array, class_index: Array) -> float:
+    """Return how many ordered pairs of rows would be equal, were the columns, shape (d, n), independent in each class."""
+    expected = 0.0
+    for k in np.unique(class_index):
+        values = columns[:, class_index == k]
+        n = values.shape[1]
+        shares = [float((c * (c - 1.0)).sum()) / max(n * (n - 1.0), 1.0) for c in map(np.bincount, values)]
+        expected += n * (n - 1.0) * float(np.prod(shares))
+    return expected
 
 
 def _near_copies(X: Array, class_index: Array) -> Array | None:

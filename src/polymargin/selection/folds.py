@@ -29,7 +29,7 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
         For a number, the rows of every class are dealt evenly into as many random folds, see
         `polymargin.dealing.Deal`, and the rows of a group stay together; no more folds are made than the largest class
         has rows, or groups. Anything else is as in scikit-learn, and its test sets must divide the rows; a splitter is
-        given the groups.
+        given the groups, or the numbers of the rows where every row is a group of its own.
     random_state : int, RandomState instance or None
         For a number of folds, where the rows have not been dealt yet; None is the same as 0.
 
@@ -61,7 +61,11 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
     with warnings.catch_warnings():
         # A class with fewer rows than folds is missing from some of them, which does no harm.
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        splits = check_cv(cv, data.class_index, classifier=True).split(data.X, data.class_index, data.groups)
+        groups = data.groups
+        if groups is None:  # also where the groups were exact copies, which are one row each by now
+            groups = np.arange(n)
+            warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
+        splits = check_cv(cv, data.class_index, classifier=True).split(data.X, data.class_index, groups)
         folds = [np.asarray(test) for _, test in splits]
     held_out = np.bincount(np.concatenate(folds), minlength=n)
     if held_out.size != n or not (held_out == 1).all():
