@@ -151,9 +151,12 @@ def test_a_soft_row_of_weight_two_is_the_row_twice_to_the_machines(coding, selec
 
 @pytest.mark.parametrize("coding", ["one-vs-all", "one-vs-one"])
 def test_a_soft_row_of_weight_two_is_a_group_of_two_to_the_decoder(coding):
-    weighted, repeated, copies = weighted_and_repeated(coding, "loo", C=2.0, gamma=0.2)
-    assert_allclose(repeated.predict_proba(X_NEW), weighted.predict_proba(X_NEW), atol=1e-5)
-    assert_allclose(repeated.loo_log_proba_, weighted.loo_log_proba_[copies], atol=1e-4)
+    weighted, repeated, _ = weighted_and_repeated(coding, "loo", C=2.0, gamma=0.2)
+    # The same softmax; how far it is trusted depends on the folds, which groups are dealt into differently.
+    one, other = weighted.decoder_, repeated.decoder_
+    assert other.ridge_ == one.ridge_
+    assert_allclose(other.fit_.objective, one.fit_.objective, rtol=1e-8)
+    assert_allclose(other.fit_.coef / other.trust_, one.fit_.coef / one.trust_, atol=1e-6)
 
 
 def test_rows_without_weight_do_not_count():

@@ -132,7 +132,7 @@ def _coincidences_are_likely(X: Any, content: Array, class_index: Array) -> bool
 
 
 def _independent_pairs(columns: Array, class_index: Array) -> float:
-    """Return how many ordered pairs of rows would be equal, were the columns, shape (d, n), independent in each class."""
+    """Return how many ordered pairs of rows would be equal if the columns (d, n) were independent in every class."""
     expected = 0.0
     for k in np.unique(class_index):
         values = columns[:, class_index == k]
