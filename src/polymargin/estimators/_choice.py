@@ -31,6 +31,11 @@ from polymargin.selection.settings import SearchSettings
 Array = NDArray[Any]
 
 
+#: Where fewer than this share of the rows are different, nested outputs are wanted however many rows there are: the
+#: margin of a row left out leans against its own label, and equal rows make that visible.
+_DISTINCT = 0.9
+
+
 def candidates(kernel: Any, degree: Any, coef0: float, *, fixed: bool) -> list[Kernel]:
     """Return the kernels to choose from, which is one where the parameters name it.
 
@@ -225,7 +230,8 @@ def choose(
             chosen.C,
             chosen.gamma,
             keep_factors=request.keep_factors,
-            nested=sample is None,  # with so many rows, what leave-one-out leaks of the labels is negligible
+            # With so many rows, what leave-one-out leaks of the labels is negligible, unless many rows are equal.
+            nested=sample is None or data.distinct.first.size < _DISTINCT * data.class_index.size,
             progress=progress,
         )
     honest = None

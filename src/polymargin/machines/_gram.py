@@ -168,20 +168,37 @@ class RowGroupGram:
         shift = moved / np.maximum(total - weights, 1e-12 * max(total, 1e-300))
         return np.where(kept[:, np.newaxis], shift, 0.0)
 
+    def _sampled(self, share: float, least_rows: int) -> Array:
+        """Return the places of a share of the rows; of groups, some rows of each rather than some groups."""
+        if self.data.groups is None:
+            return np.flatnonzero(np.isin(self.rows, self.data.deal.sample(share, least_rows)))
+        member, sizes = np.unique(self.data.groups[self.rows], return_inverse=True, return_counts=True)[1:]
+        order = np.argsort(member, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size) - (np.cumsum(sizes) - sizes)[member[order]]
+        mean_size = order.size / sizes.size
+        if share * mean_size >= 1.0:
+            return np.flatnonzero(rank < np.ceil(share * sizes[member]))
+        some = np.isin(self.rows, self.data.deal.sample(share * mean_size, least_rows))
+        return np.flatnonzero(some & (rank == 0))
+
     def part(self, share: float, least_rows: int, by_features: bool) -> Part:
         """Return a sample of this share of every class, or all rows, with their features or the base matrix.
 
         Equal rows of one class and weight are one row that stands for several.
         """
-        kept = np.arange(self.rows.size)
-        if share < 1.0:
-            kept = np.flatnonzero(np.isin(self.rows, self.data.deal.sample(share, least_rows)))
+        kept = np.arange(self.rows.size) if share >= 1.0 else self._sampled(share, least_rows)
         first, inverse, copies = np.unique(
             self._different[1][kept], return_index=True, return_inverse=True, return_counts=True
         )[1:]
         different = kept[np.sort(first)]
         place = np.argsort(np.argsort(first, kind="stable"), kind="stable")
         weights = np.bincount(place[inverse], self.weights[kept])
+        if self.data.groups is not None and share < 1.0:
+            # Of a group of which some rows are kept, these stand for all.
+            groups = self.data.groups[self.rows]
+            of_all, of_kept = np.bincount(groups, self.weights), np.bincount(groups[different], weights)
+            weights *= of_all[groups[different]] / of_kept[groups[different]]
         counts = np.bincount(place[inverse])
         whole = different.size == self.rows.size
         rows = self.rows[different]
