@@ -15,7 +15,7 @@ from polymargin import Codebook, LSSVMClassifier
 from polymargin.codebooks import ecoc, minimal, one_vs_all, one_vs_one
 from polymargin.dealing import Deal
 from polymargin.decoders import Bayes, CoupledSoftmax, Coupling
-from polymargin.decoders._temper import temper, tempered
+from polymargin.decoders._temper import contaminated, contamination, temper, tempered
 from polymargin.decoders.coupled_softmax import RIDGES, default_ridge
 from polymargin.outputs import Nested, Outputs
 
@@ -103,6 +103,7 @@ def test_it_minimises_the_stated_objective(name, strength):
     decoder = CoupledSoftmax(ridge=strength).fit(book, outputs, index, sample_weight=weights)
     assert decoder.ridge_ == strength
     assert decoder.trust_ == 1.0
+    assert decoder.contamination_ == 0.0
 
     spread = spread_by_hand(book, outputs.margins, weights)
     assert_allclose(decoder.spread_, spread)
@@ -146,7 +147,7 @@ def test_it_minimises_the_stated_objective(name, strength):
 
 @every_book
 @pytest.mark.parametrize("noise", [0.3, 0.8, 3.0])
-def test_a_chosen_ridge_is_a_given_one_tempered_by_what_is_trusted(name, noise):
+def test_a_chosen_ridge_is_a_given_one_tempered_and_contaminated(name, noise):
     book = BOOKS[name]
     index = classes_of(60, book.n_classes)
     outputs = outputs_of(book, index, noise=noise)
@@ -156,7 +157,11 @@ def test_a_chosen_ridge_is_a_given_one_tempered_by_what_is_trusted(name, noise):
     assert 0.0 <= chosen.trust_ <= 1.0
     given = CoupledSoftmax(ridge=chosen.ridge_).fit(book, outputs, index, sample_weight=weights)
     counts = np.bincount(index, weights) + 0.5
-    expected = tempered(given.log_proba(outputs), np.log(counts / counts.sum()), chosen.trust_)
+    log_prior = np.log(counts / counts.sum())
+    assert_allclose(chosen.log_prior_, log_prior)
+    assert 0.0 < chosen.contamination_ <= 0.5
+    expected = tempered(given.log_proba(outputs), log_prior, chosen.trust_)
+    expected = contaminated(expected, log_prior, chosen.contamination_)
     assert_allclose(chosen.log_proba(outputs), expected, atol=1e-5)
 
 
@@ -212,7 +217,9 @@ def test_outputs_beyond_those_of_the_training_rows_are_not_believed(name):
         features = np.r_[row / decoder.spread_, row**2 / decoder.spread_**2]
         guess = book.matrix.clip(min=0 if L > 1 else -1) @ row / decoder.spread_ if W is None else W[i]
         logits[i] = features @ decoder.fit_.coef + decoder.fit_.intercept + decoder.fit_.scale * guess
-    expected = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+    counts = np.bincount(index) + 0.5
+    softmax = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+    expected = (1 - decoder.contamination_) * softmax + decoder.contamination_ * counts / counts.sum()
     assert_allclose(proba(decoder, Outputs(new, "new")), expected, atol=1e-9)
 
 
@@ -479,7 +486,7 @@ def nested_outputs(book, index, n_folds=5, seed=0):
 @pytest.mark.parametrize("nested", [False, True])
 @every_book
 def test_cross_fitted_rows_are_new_to_their_decoder(name, nested):
-    """Fold by fold: learned from the other folds' outputs, and tempered by what the other folds say."""
+    """Fold by fold: learned from the other folds' outputs, tempered and contaminated by what the other folds say."""
     book = BOOKS[name]
     index = classes_of(50, book.n_classes)
     outputs = nested_outputs(book, index) if nested else outputs_of(book, index)
@@ -498,11 +505,18 @@ def test_cross_fitted_rows_are_new_to_their_decoder(name, nested):
         log_p[held] = other.log_proba(Outputs(margins[held], "new"))
         counts = np.bincount(index[~held], weights[~held], minlength=book.n_classes) + 0.5
         log_prior[held] = np.log(counts / counts.sum())
+    honest = np.empty_like(log_p)
     for fold in range(n_folds):
         held = numbers == fold
         trust = temper(log_p[~held], log_prior[~held], index[~held], weights[~held])
-        expected = tempered(log_p[held], log_prior[held], trust)
+        honest[held] = tempered(log_p[held], log_prior[held], trust)
+    for fold in range(n_folds):
+        held = numbers == fold
+        share = contamination(honest[~held], log_prior[~held], index[~held], weights[~held])
+        expected = contaminated(honest[held], log_prior[held], share)
         assert_allclose(found[held], expected, atol=1e-4)
+    assert_allclose(decoder.trust_, temper(log_p, log_prior, index, weights), atol=1e-4)
+    assert_allclose(decoder.contamination_, contamination(honest, log_prior, index, weights), atol=1e-4)
 
 
 def test_labels_of_a_fold_do_not_count_for_the_fold():

@@ -1,11 +1,11 @@
-"""Tempering: the trust of least log-loss, against a search on a line."""
+"""Tempering and contamination: the trust and the share of least log-loss, against a search on a line."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 
-from polymargin.decoders._temper import temper, tempered
+from polymargin.decoders._temper import PSEUDO_ROWS, contaminated, contamination, temper, tempered
 
 
 def loss_by_hand(u, log_p, log_prior, index, weights):
@@ -79,3 +79,51 @@ def test_extreme_probabilities_stay_finite():
     u = temper(log_p, np.log(np.full(3, 1 / 3)), np.zeros(10, dtype=int), np.ones(10))
     assert 0.0 < u < 1.0
     assert np.isfinite(tempered(log_p, np.log(np.full(3, 1 / 3)), u)).all()
+
+
+# Contamination ---------------------------------------------------------------------------------------------
+
+
+def mixed_by_hand(p, prior, share):
+    return [
+        [(1.0 - share) * a + share * b for a, b in zip(*row, strict=True)]
+        for row in zip(p, prior, strict=True)
+    ]
+
+
+def contamination_loss_by_hand(log_share, log_p, log_prior, index, weights):
+    """The log-loss of the mixture, less a tenth of a row's worth of the logarithm of the share."""
+    share = np.exp(log_share)
+    mixed = mixed_by_hand(np.exp(log_p), np.exp(np.broadcast_to(log_prior, log_p.shape)), share)
+    return -0.1 * log_share - sum(w * np.log(row[k]) for w, row, k in zip(weights, mixed, index, strict=True))
+
+
+@pytest.mark.parametrize("own_priors", [False, True])
+@pytest.mark.parametrize("sharpness", [0.2, 1.0, 3.0, 20.0])
+@pytest.mark.parametrize("n_classes", [2, 3, 7])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_contamination_has_the_least_log_loss(seed, n_classes, sharpness, own_priors):
+    assert PSEUDO_ROWS == 0.1
+    given = problem(seed, n_classes=n_classes, sharpness=sharpness, own_priors=own_priors)
+    share = contamination(*given)
+    assert 0.0 < share <= 0.5
+    # The loss is convex in the share, so it has one minimum in its logarithm as well.
+    best = minimize_scalar(
+        contamination_loss_by_hand,
+        bounds=(np.log(1e-9), np.log(0.5)),
+        args=given,
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    assert contamination_loss_by_hand(np.log(share), *given) <= best.fun + 1e-9
+    assert_allclose(share, np.exp(best.x), rtol=1e-4)
+
+
+@pytest.mark.parametrize("own_priors", [False, True])
+@pytest.mark.parametrize("share", [0.0, 1e-6, 0.3])
+def test_contaminated_probabilities_are_a_mixture(share, own_priors):
+    log_p, log_prior, _, _ = problem(0, own_priors=own_priors)
+    found = np.exp(contaminated(log_p, log_prior, share))
+    prior = np.exp(np.broadcast_to(log_prior, log_p.shape))
+    assert_allclose(found, mixed_by_hand(np.exp(log_p), prior, share), rtol=1e-12)
+    assert_allclose(found.sum(axis=1), 1.0)
