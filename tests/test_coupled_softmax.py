@@ -483,6 +483,32 @@ def nested_outputs(book, index, n_folds=5, seed=0):
     return replace(outputs, nested=Nested(numbers, outputs.margins + noise))
 
 
+def cross_fitted_by_hand(book, outputs, index, weights, ridge):
+    """Fold by fold: what is learned from the other folds' outputs, tempered by what the other folds say.
+
+    Return the folds' numbers, log p, the class frequencies of the other folds, tempered log p, and every fold's share.
+    """
+    nested = outputs.nested is not None
+    n_folds = 5 if nested else 2
+    numbers = outputs.dealt.fold_numbers(n_folds)
+    log_p, log_prior, honest = np.empty((3, index.size, book.n_classes))
+    for fold in range(n_folds):
+        held = numbers == fold
+        margins = outputs.nested.margins[fold] if nested else outputs.margins
+        other = CoupledSoftmax(ridge=ridge).fit(
+            book, Outputs(margins[~held], "leave_one_out"), index[~held], sample_weight=weights[~held]
+        )
+        log_p[held] = other.log_proba(Outputs(margins[held], "new"))
+        counts = np.bincount(index[~held], weights[~held], minlength=book.n_classes) + 0.5
+        log_prior[held] = np.log(counts / counts.sum())
+    others = [numbers != fold for fold in range(n_folds)]
+    for rest in others:
+        trust = temper(log_p[rest], log_prior[rest], index[rest], weights[rest])
+        honest[~rest] = tempered(log_p[~rest], log_prior[~rest], trust)
+    shares = [contamination(honest[rest], log_prior[rest], index[rest], weights[rest]) for rest in others]
+    return numbers, log_p, log_prior, honest, shares
+
+
 @pytest.mark.parametrize("nested", [False, True])
 @every_book
 def test_cross_fitted_rows_are_new_to_their_decoder(name, nested):
@@ -493,26 +519,10 @@ def test_cross_fitted_rows_are_new_to_their_decoder(name, nested):
     weights = np.random.default_rng(6).uniform(0.5, 2.0, 50)
     decoder = CoupledSoftmax(ridge=0.5)
     found = decoder.cross_fit(book, outputs, index, sample_weight=weights)
-    n_folds = 5 if nested else 2
-    numbers = outputs.dealt.fold_numbers(n_folds)
-    log_p, log_prior = np.empty((50, book.n_classes)), np.empty((50, book.n_classes))
-    for fold in range(n_folds):
+    numbers, log_p, log_prior, honest, shares = cross_fitted_by_hand(book, outputs, index, weights, 0.5)
+    assert set(numbers) == set(range(len(shares)))
+    for fold, share in enumerate(shares):
         held = numbers == fold
-        margins = outputs.nested.margins[fold] if nested else outputs.margins
-        other = CoupledSoftmax(ridge=0.5).fit(
-            book, Outputs(margins[~held], "leave_one_out"), index[~held], sample_weight=weights[~held]
-        )
-        log_p[held] = other.log_proba(Outputs(margins[held], "new"))
-        counts = np.bincount(index[~held], weights[~held], minlength=book.n_classes) + 0.5
-        log_prior[held] = np.log(counts / counts.sum())
-    honest = np.empty_like(log_p)
-    for fold in range(n_folds):
-        held = numbers == fold
-        trust = temper(log_p[~held], log_prior[~held], index[~held], weights[~held])
-        honest[held] = tempered(log_p[held], log_prior[held], trust)
-    for fold in range(n_folds):
-        held = numbers == fold
-        share = contamination(honest[~held], log_prior[~held], index[~held], weights[~held])
         expected = contaminated(honest[held], log_prior[held], share)
         assert_allclose(found[held], expected, atol=1e-4)
     assert_allclose(decoder.trust_, temper(log_p, log_prior, index, weights), atol=1e-4)
@@ -522,7 +532,8 @@ def test_cross_fitted_rows_are_new_to_their_decoder(name, nested):
 def test_labels_of_a_fold_do_not_count_for_the_fold():
     """With nested outputs and the ridge given, other labels in a fold leave what is learned for it as it is.
 
-    Only how far it is trusted, one number, is learned from folds whose decoders have seen these labels.
+    Only how far it is trusted and the contamination, two numbers, are learned from folds whose decoders have seen
+    these labels.
     """
     book = one_vs_one(3)
     index = classes_of(60, 3)
@@ -532,15 +543,18 @@ def test_labels_of_a_fold_do_not_count_for_the_fold():
     other[held] = (index[held] + 1) % 3
     one = CoupledSoftmax(ridge=0.5).cross_fit(book, outputs, index)
     two = CoupledSoftmax(ridge=0.5).cross_fit(book, outputs, other)
-    log_prior = np.log(np.bincount(index[~held]) + 0.5)
+    counts = np.bincount(index[~held]) + 0.5
+    prior = counts / counts.sum()
 
-    def said(log_p):
-        """What the outputs say beside the class frequencies, but for the unit."""
-        logits = log_p[held] - log_prior
+    def said(log_p, labels):
+        """What the outputs say beside the class frequencies, but for the unit, with the contamination undone."""
+        share = cross_fitted_by_hand(book, outputs, labels, np.ones(60), 0.5)[-1][2]
+        p = (np.exp(log_p[held]) - share * prior) / (1 - share)
+        logits = np.log(p / prior)
         logits = logits - logits.mean(axis=1, keepdims=True)
         return logits / np.abs(logits).max()
 
-    assert_allclose(said(one), said(two), atol=1e-4)
+    assert_allclose(said(one, index), said(two, other), atol=1e-4)
     assert np.abs(one[~held] - two[~held]).max() > 0.2
 
 

@@ -1,5 +1,7 @@
 """Nested outputs of a bank: the margins of machines trained without every fold, against refits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -9,6 +11,7 @@ from conftest import blobs
 from polymargin import Codebook, LSSVMClassifier
 from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.dealing import Deal
+from polymargin.decoders import CoupledSoftmax
 from polymargin.kernels import RBF, Blend, Linear, Polynomial, Precomputed
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.outputs import Nested, Outputs
@@ -158,9 +161,17 @@ def test_parts_and_rows_of_outputs_keep_their_nested_outputs():
 
 
 def test_stated_probabilities_are_of_the_nested_outputs():
-    """The estimator's cross-fitted probabilities of a row do not depend on the label of the row."""
+    """The estimator's cross-fitted probabilities are learned from machines trained without the row's fold.
+
+    The estimator does not keep the nested outputs, so its machines are trained once more.
+    """
     base = LSSVMClassifier(C=2.0, gamma=0.3, kernel="rbf", coding="one-vs-all").fit(X, Y)
-    numbers = base.bank_.nested.numbers
-    assert numbers.max() == 4
-    log_p = base.decoder_.cross_fit(base.codebook_, base.bank_.training_outputs(honest=True), Y)
+    assert base.bank_.nested is None
+    data = TrainingRows(RBF(), X, Y, np.ones(40), dealt=base.bank_.data.deal)
+    bank = fit_lssvm_bank(data, base.codebook_, C=2.0, gamma=0.3, keep_factors=False, n_folds=5)
+    assert bank.nested.numbers.max() == 4
+    outputs = bank.training_outputs(honest=True)
+    log_p = CoupledSoftmax().cross_fit(base.codebook_, outputs, Y)
     assert_allclose(base.loo_log_proba_, log_p, atol=1e-6)
+    plain = CoupledSoftmax().cross_fit(base.codebook_, replace(outputs, nested=None), Y)
+    assert np.abs(plain - log_p).max() > 1e-2

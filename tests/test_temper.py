@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 
-from polymargin.decoders._temper import PSEUDO_ROWS, contaminated, contamination, temper, tempered
+from polymargin.decoders._temper import contaminated, contamination, temper, tempered
 
 
 def loss_by_hand(u, log_p, log_prior, index, weights):
@@ -103,7 +103,6 @@ def contamination_loss_by_hand(log_share, log_p, log_prior, index, weights):
 @pytest.mark.parametrize("n_classes", [2, 3, 7])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_contamination_has_the_least_log_loss(seed, n_classes, sharpness, own_priors):
-    assert PSEUDO_ROWS == 0.1
     given = problem(seed, n_classes=n_classes, sharpness=sharpness, own_priors=own_priors)
     share = contamination(*given)
     assert 0.0 < share <= 0.5
