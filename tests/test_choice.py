@@ -11,6 +11,7 @@ from polymargin import AutoKernelClassifier, CoupledSoftmax, LSSVMClassifier
 from polymargin.datasets import generators
 from polymargin.estimators._choice import candidates
 from polymargin.kernels import RBF, Blend, Laplacian, Linear, Polynomial
+from polymargin.machines import fit_lssvm_bank
 from polymargin.selection.settings import SearchSettings
 
 X, Y = blobs(n=60, K=3, seed=0, shift=1.2)
@@ -202,8 +203,15 @@ def test_candidates_are_judged_by_the_cross_fitted_log_loss():
     assert len(table["loss"]) > 1
     for C, gamma, loss in zip(table["C"], table["gamma"], table["loss"], strict=True):
         model = LSSVMClassifier(kernel="rbf", C=C, gamma=gamma).fit(X, Y)
-        log_p = CoupledSoftmax().cross_fit(model.codebook_, model.bank_.training_outputs(honest=True), Y)
+        # The estimator has dropped the outputs of machines trained without a fold, from which the losses come.
+        bank = fit_lssvm_bank(
+            model.bank_.data, model.codebook_, C=C, gamma=gamma, n_folds=SearchSettings().folds
+        )
+        outputs = bank.training_outputs(honest=True)
+        assert outputs.nested is not None
+        log_p = CoupledSoftmax().cross_fit(model.codebook_, outputs, Y)
         assert_allclose(-log_p[np.arange(60), Y].mean(), loss, rtol=1e-6)
+        assert_allclose(model.loo_log_loss_, loss, rtol=1e-6)
 
 
 def noisy(n=300, seed=0):

@@ -23,6 +23,7 @@ from polymargin import LSSVMClassifier
 from polymargin.codebooks import Codebook, ecoc, one_vs_all, one_vs_one
 from polymargin.decoders import Argmax, Mixture, Stack, resolve_decoder
 from polymargin.outputs import Outputs
+from polymargin.selection.settings import SearchSettings
 
 SCALES = ["mean", "least-squares"]
 
@@ -365,13 +366,21 @@ def test_what_is_learned_from(monkeypatch, decoder, honest):
     monkeypatch.setattr(
         type(decoder),
         "fit",
-        lambda self, book, outputs, *a, **k: seen.append(outputs) or fit(self, book, outputs, *a, **k),
+        lambda self, book, outputs, *a, **k: (
+            seen.append((self, outputs)) or fit(self, book, outputs, *a, **k)
+        ),
     )
     X, y = blobs(3)
     model = LSSVMClassifier(C=1.0, gamma=0.5, coding="one-vs-all", decoding=decoder).fit(X, y)
-    (outputs,) = seen
+    (outputs,) = [outputs for fitted, outputs in seen if fitted is model.decoder_]
     assert outputs.provenance == ("leave_one_out" if honest else "in_sample")
     np.testing.assert_allclose(outputs.margins, model.bank_.honest_margins if honest else model.margins(X))
+    # Other decoders are fitted only to cross-fit probabilities, each on honest outputs of the rows outside a fold.
+    others = [outputs for fitted, outputs in seen if fitted is not model.decoder_]
+    cross_fits = honest and decoder.probabilistic
+    assert len(others) == (SearchSettings().folds if cross_fits else 0)
+    assert {outputs.provenance for outputs in others} <= {"leave_one_out"}
+    assert sum(y.size - outputs.margins.shape[0] for outputs in others) == (y.size if cross_fits else 0)
 
 
 def test_nothing_is_computed_for_a_decoder_that_does_not_learn(monkeypatch):
