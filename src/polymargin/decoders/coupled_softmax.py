@@ -63,8 +63,8 @@ class CoupledSoftmax(ProbabilisticDecoder):
     ----------
     ridge : float or None, default=None
         The ridge on E, for outputs of unit variance, and on b; three times as much for the squares. None: half the
-        number of machines, or of classes if that is larger; or a sixteenth of that, if the classes hardly overlap and
-        halves of the rows, decoded by what was learned from the other half, say so by a standard error.
+        number of machines, or of classes if that is larger; or a sixteenth of that, if its cross-fitted log-loss is lower
+        by two standard errors.
     smoothing : float, default=0.3
         How many rows' worth of labels is spread evenly over all classes. It keeps the probabilities of rows that no
         training row contradicts away from zero and one.
@@ -83,7 +83,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
     ridge_ : float
         The ridge, given or chosen.
     cross_log_proba_ : ndarray of shape (n, K) or None
-        The log-probabilities of the rows it was fitted on, each learned from the other half of the rows; None if the
+        The log-probabilities of the rows it was fitted on, each learned from other folds; None if the
         ridge was given.
     trust_ : float
         u in p^u π^(1−u), between the class frequencies π and the probabilities p of the softmax, by cross-fitted
