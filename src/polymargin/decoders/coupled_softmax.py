@@ -63,8 +63,8 @@ class CoupledSoftmax(ProbabilisticDecoder):
     ----------
     ridge : float or None, default=None
         The ridge on E, for outputs of unit variance, and on b; three times as much for the squares. None: half the
-        number of machines, or of classes if that is larger; or a sixteenth of that, if its cross-fitted log-loss is lower
-        by two standard errors.
+        number of machines, or of classes if that is larger; or a sixteenth of that, if its cross-fitted log-loss is
+        lower by two standard errors.
     smoothing : float, default=0.3
         How many rows' worth of labels is spread evenly over all classes. It keeps the probabilities of rows that no
         training row contradicts away from zero and one.

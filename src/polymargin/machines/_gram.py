@@ -198,7 +198,7 @@ class RowGroupGram:
             # Of a group of which some rows are kept, these stand for all.
             groups = self.data.groups[self.rows]
             of_all, of_kept = np.bincount(groups, self.weights), np.bincount(groups[different], weights)
-            weights *= of_all[groups[different]] / of_kept[groups[different]]
+            weights = weights * of_all[groups[different]] / of_kept[groups[different]]
         counts = np.bincount(place[inverse])
         whole = different.size == self.rows.size
         rows = self.rows[different]
