@@ -193,7 +193,7 @@ class RowGroupGram:
         )[1:]
         different = kept[np.sort(first)]
         place = np.argsort(np.argsort(first, kind="stable"), kind="stable")
-        weights = np.bincount(place[inverse], self.weights[kept])
+        weights: Array = np.bincount(place[inverse], self.weights[kept])
         if self.data.groups is not None and share < 1.0:
             # Of a group of which some rows are kept, these stand for all.
             groups = self.data.groups[self.rows]
