@@ -230,17 +230,28 @@ def test_a_part_of_some_rows_is_the_deals_sample():
         )
 
 
-def test_a_part_of_groups_has_all_rows_of_a_group():
+def test_a_part_of_groups_has_some_rows_of_every_group_that_stand_for_all():
     rows, y = blobs(n=90, K=3, seed=2)
     names = np.random.default_rng(0).integers(0, 30, 90)
-    data = TrainingRows(RBF(), rows, y, np.ones(90), groups=names)
+    number, totals = np.unique(names, return_inverse=True, return_counts=True)[1:]
+    data = TrainingRows(RBF(), rows, y, np.ones(90), groups=number)
     (group,) = row_groups(data, one_vs_all(3))[1]
-    for share in (0.3, 1.0):
+    for share in (0.5, 1.0):
         part = group.part(share, 2, False)
         sizes = sorted(size for block in part.left_out.blocks for size in [block.shape[1]] * len(block))
-        chosen = data.deal.sample(share, 2) if share < 1.0 else np.arange(90)
-        assert sizes == sorted(np.unique(names[chosen], return_counts=True)[1])
-        assert set(names[chosen]).isdisjoint(np.delete(names, chosen))
+        assert sizes == sorted(np.ceil(share * totals).astype(int).tolist())
+        weights = sorted(w for block in part.left_out.blocks for w in part.weights[block].sum(axis=1))
+        assert_allclose(weights, np.sort(totals))
+
+
+def test_where_not_every_group_can_have_a_row_some_groups_have_one():
+    rows, y = blobs(n=90, K=3, seed=2)
+    data = TrainingRows(RBF(), rows, y, np.ones(90), groups=np.arange(90) // 2)
+    (group,) = row_groups(data, one_vs_all(3))[1]
+    part = group.part(0.2, 2, False)
+    assert 10 < part.weights.size < 35
+    assert part.left_out.single
+    assert_allclose(part.weights, 2.0)
 
 
 # The ridge of one gamma ------------------------------------------------------------------------------------
