@@ -31,7 +31,6 @@ def press(
     copies: Array | None = None,
     left_out: LeftOut | None = None,
     with_gamma: bool = True,
-    with_slopes: bool = True,
     least_ridge: float = 0.0,
 ) -> tuple[Array, Array]:
     """Return the PRESS of every column, shape (L,), and the slopes of their sum in log gamma and log ε, shape (2,).
@@ -52,15 +51,14 @@ def press(
         How many equal rows, of equal weight, each stands for, one of which is left out; None: one.
     left_out : LeftOut or None
         The groups of rows that are left out together; None: every row by itself.
-    with_gamma, with_slopes : bool
-        Whether the slope in log gamma, which takes as much as half of the rest, and whether any slopes are wanted;
-        zero if not.
+    with_gamma : bool
+        Whether the slope in log gamma is wanted, which takes as much as half of the rest; zero if not.
     least_ridge : float
         A ridge below this multiple of the mean eigenvalue is refused, with LinAlgError.
     """
     K = kernel.apply(base, gamma)
     magnitude = float(weights @ np.abs(np.diagonal(K)))
-    slope = kernel.slope(base, K, gamma) if with_gamma and with_slopes else None
+    slope = kernel.slope(base, K, gamma) if with_gamma else None
     centring, A = centre(K, weights)
     _check_ridge(ridge, least_ridge, centring.lift, magnitude)
     centred, _ = centring.targets(targets)
@@ -69,10 +67,8 @@ def press(
     solution = P @ centred
     diagonal = np.diagonal(P)
     if left_out is not None:
-        return _press_of_groups(P, solution, left_out, slope, centring, ridge, with_slopes=with_slopes)
+        return _press_of_groups(P, solution, left_out, slope, centring, ridge)
     value, pull, push = _left_out(weights, copies, ridge * solution, ridge * diagonal)
-    if not with_slopes:
-        return value, np.zeros(2)
     pulled = P @ pull
     squares = np.einsum("ij,ij->i", P, P)
     slopes = np.zeros(2)
@@ -95,8 +91,6 @@ def _press_of_groups(
     slope: Array | None,
     centring: Centring,
     ridge: float,
-    *,
-    with_slopes: bool,
 ) -> tuple[Array, Array]:
     """Return what `press` does where groups of rows are left out.
 
@@ -107,15 +101,14 @@ def _press_of_groups(
     errors = left_out.errors(blocks, solution)
     value = np.einsum("nl,nl->l", errors, errors)
     slopes = np.zeros(2)
-    if with_slopes:
-        adjoint = 2.0 * left_out.errors(blocks, errors)
-        pulled = P @ adjoint
-        pushed = left_out.outer(errors, adjoint) @ P
-        slopes[1] = ridge * (np.vdot(P, pushed) - np.vdot(pulled, solution))
-        if slope is not None:
-            slope *= centring.roots[:, np.newaxis]
-            slope *= centring.roots
-            slopes[0] = np.vdot(P @ pushed, slope) - np.vdot(pulled, slope @ solution)
+    adjoint = 2.0 * left_out.errors(blocks, errors)
+    pulled = P @ adjoint
+    pushed = left_out.outer(errors, adjoint) @ P
+    slopes[1] = ridge * (np.vdot(P, pushed) - np.vdot(pulled, solution))
+    if slope is not None:
+        slope *= centring.roots[:, np.newaxis]
+        slope *= centring.roots
+        slopes[0] = np.vdot(P @ pushed, slope) - np.vdot(pulled, slope @ solution)
     return value, slopes
 
 
