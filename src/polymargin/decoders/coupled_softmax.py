@@ -187,33 +187,39 @@ class CoupledSoftmax(ProbabilisticDecoder):
         """
         start = None
         if self.ridge is None:
-            self.ridge_, start = self._choose_ridge(replace(outputs, nested=None), class_index, weights)
+            folds = self._folds(replace(outputs, nested=None), class_index, weights)
+            self.ridge_, log_p, fits = self._choose_ridge(folds, class_index, weights)
+            start = mean_fit(fits) if fits else None
         else:
             self.ridge_ = float(self.ridge)
-        folds = self._folds(outputs, class_index, weights)
-        log_p, fits = self._learn_folds(folds, self.ridge_, class_index, weights, [start] * len(folds))
+        if self.ridge is not None or outputs.nested is not None:
+            folds = self._folds(outputs, class_index, weights)
+            log_p, fits = self._learn_folds(folds, self.ridge_, class_index, weights, [start] * len(folds))
+            start = mean_fit(fits) if fits else None
         self._temper(log_p, folds, class_index, weights)
-        return mean_fit(fits) if fits else None
+        return start
 
     def _choose_ridge(
-        self, outputs: Outputs, class_index: Array, weights: Array
-    ) -> tuple[float, SoftmaxFit | None]:
-        """Return the ridge of least cross-fitted log-loss, a smaller one only if it gains by a standard error."""
-        folds = self._folds(outputs, class_index, weights)
+        self, folds: list[Any], class_index: Array, weights: Array
+    ) -> tuple[float, Array, list[SoftmaxFit]]:
+        """Return the ridge of least cross-fitted log-loss, a smaller one only if it is clearly better.
+
+        And what it gives: the log-probabilities of every row, shape (n, K), and the fits of the folds.
+        """
         total = weights.sum()
+        own = np.arange(class_index.size), class_index
         best: tuple[float, Array, list[SoftmaxFit]] | None = None
         for ridge in default_ridge(self.codebook_) * np.array(RIDGES):
             starts = [None] * len(folds) if best is None else best[2]
             log_p, fits = self._learn_folds(folds, float(ridge), class_index, weights, starts)
-            losses = -log_p[np.arange(class_index.size), class_index]
             if best is not None:
-                gains = best[1] - losses
+                gains = log_p[own] - best[1][own]
                 gain = weights @ gains / total
                 if gain <= _SIGNIFICANCE * np.sqrt(weights @ np.square(gains - gain)) / total:
                     continue
-            best = float(ridge), losses, fits
+            best = float(ridge), log_p, fits
         assert best is not None
-        return best[0], mean_fit(best[2]) if best[2] else None
+        return best
 
     def _learn_folds(
         self,

@@ -128,6 +128,8 @@ class Candidate:
         How many times smaller C is than the one of least PRESS.
     loss : float
         The cross-fitted log-loss of the decoder, or the mean squared leave-one-out error where it has none.
+    accepted : bool
+        Whether it may be chosen: a smaller C must be better than the C before by more than chance explains.
     """
 
     kernel: Kernel
@@ -135,6 +137,7 @@ class Candidate:
     gamma: Array
     smaller: float
     loss: float
+    accepted: bool
 
 
 @dataclass(frozen=True)
@@ -151,16 +154,12 @@ class Choice:
         What was compared, on a sample if there are many rows.
     n_rows : int
         On how many rows.
-    log_proba : ndarray of shape (n, K) or None
-        Log-probabilities of all rows by the candidate that the rows of other folds favour: what was learned and what
-        was chosen without them. None if candidates were compared on a sample, or without probabilities.
     """
 
     bank: LSSVMBank
     chosen: Candidate | None
     candidates: list[Candidate]
     n_rows: int
-    log_proba: Array | None = None
 
     @property
     def table(self) -> dict[str, list[Any]] | None:
@@ -218,38 +217,18 @@ def choose(
         delayed(_try)(data.with_kernel(kernel), sample, request, path, progress if n_jobs == 1 else None)
         for kernel in fitted
     )
-    accepted = [each for of_kernel in tried for each in of_kernel if each.accepted]
-    best = min(accepted, key=lambda each: each.candidate.loss)
-    chosen, bank = best.candidate, best.bank
-    if n_jobs > 1 and bank is not None:  # what has been to another process has rows of its own
-        bank = replace(bank, data=data.with_kernel(chosen.kernel))
-    if sample is not None or request.keep_factors:
-        rows = data.with_kernel(chosen.kernel)
-        bank = request.fitted(
-            rows,
-            chosen.C,
-            chosen.gamma,
-            keep_factors=request.keep_factors,
-            # With so many rows, what leave-one-out leaks of the labels is negligible, unless many rows are equal.
-            nested=sample is None or data.distinct.first.size < _DISTINCT * data.class_index.size,
-            progress=progress,
-        )
-    honest = None
-    if sample is None and request.comparable:
-        honest = _chosen_without(data, [each.judgement for each in accepted], request.settings.folds)
-    n_rows = data.class_index.size if sample is None else sample.size
-    assert bank is not None
-    return Choice(bank, chosen, [each.candidate for of_kernel in tried for each in of_kernel], n_rows, honest)
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """A candidate, how it was judged, whether it may be chosen, and its machines if they are the kernel's best."""
-
-    candidate: Candidate
-    judgement: Judgement
-    accepted: bool
-    bank: LSSVMBank | None
+    compared = [candidate for of_kernel in tried for candidate in of_kernel]
+    chosen = min((each for each in compared if each.accepted), key=lambda each: each.loss)
+    bank = request.fitted(
+        data.with_kernel(chosen.kernel),
+        chosen.C,
+        chosen.gamma,
+        keep_factors=request.keep_factors,
+        # With so many rows, what leave-one-out leaks of the labels is negligible, unless many rows are equal.
+        nested=sample is None or data.distinct.first.size < _DISTINCT * data.class_index.size,
+        progress=progress,
+    )
+    return Choice(bank, chosen, compared, data.class_index.size if sample is None else sample.size)
 
 
 def _try(
@@ -258,42 +237,24 @@ def _try(
     request: Request,
     path: Sequence[float],
     progress: Progress | None,
-) -> list[_Tried]:
+) -> list[Candidate]:
     """Return the candidates of one kernel: the C that PRESS proposes, and smaller ones while these are better."""
     rows = whole if sample is None else whole.take(sample)
     bank = _proposed(whole, rows, request, progress)
     proposed = bank.C
-    tried: list[_Tried] = []
+    tried: list[Candidate] = []
+    before: Judgement | None = None
     for smaller in path:
         if smaller != 1.0:
-            bank = request.fitted(rows, proposed / smaller, bank.gamma)
+            bank = request.fitted(rows, proposed / smaller, bank.gamma, nested=False)
         judgement = _judge(rows, bank, request)
-        candidate = Candidate(whole.kernel, bank.C, bank.gamma, smaller, judgement.loss)
-        before = tried[-1].judgement if tried else None
         better = before is None or judgement.clearly_better(before, request.settings.significance)
-        if better and tried:
-            tried[-1] = replace(tried[-1], bank=None)
-        tried.append(_Tried(candidate, judgement, better, bank if better and sample is None else None))
+        tried.append(Candidate(whole.kernel, bank.C, bank.gamma, smaller, judgement.loss, better))
         if not better:
             break  # and a still smaller C would be worse again
+        before = judgement
     rows.release()
     return tried
-
-
-def _chosen_without(data: TrainingRows, judged: Sequence[Judgement], n_folds: int) -> Array:
-    """Return the log-probabilities of every row by the candidate that the rows of the other folds favour, (n, K)."""
-    first = judged[0].rows
-    numbers = data.deal.fold_numbers(n_folds)
-    if data.soft_labels is not None:
-        numbers = numbers[np.nonzero(data.soft_labels)[0]]
-    assert first.weights is not None
-    losses = np.stack([judgement.losses for judgement in judged])
-    log_p = np.empty_like(judged[0].log_proba)
-    for fold in range(int(numbers.max()) + 1):
-        held = numbers == fold
-        best = int((losses[:, ~held] @ first.weights[~held]).argmin())
-        log_p[held] = judged[best].log_proba[held]
-    return log_p
 
 
 def _proposed(
@@ -301,7 +262,7 @@ def _proposed(
 ) -> LSSVMBank:
     """Return machines on some rows with the parameters that PRESS proposes on as many rows as its budget allows."""
     if rows is whole:
-        return request.fitted(whole, request.C, request.gamma, progress=progress)
+        return request.fitted(whole, request.C, request.gamma, nested=False, progress=progress)
     C, gamma = select(
         whole,
         request.codebook,
@@ -312,7 +273,7 @@ def _proposed(
         settings=request.settings,
         progress=progress,
     )
-    return request.fitted(rows, C, gamma)
+    return request.fitted(rows, C, gamma, nested=False)
 
 
 def _sample(data: TrainingRows, request: Request, n_candidates: int) -> Array | None:

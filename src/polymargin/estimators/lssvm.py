@@ -210,7 +210,7 @@ default="one-vs-one"
             )
         settings = DEFAULT if self.search is None else self.search
         if self.selection == "loo-exact":
-            settings = replace(settings, operations=np.inf)
+            settings = replace(settings, operations=np.inf, converged=1e-6)
         request = Request(
             codebook,
             decoder,
@@ -223,7 +223,7 @@ default="one-vs-one"
         )
         choice = choose(data, self._kernels, request, progress, self.n_jobs)
         self.bank_: LSSVMBank = choice.bank
-        self._chosen_log_proba = choice.log_proba
+        self._cross_log_proba: Array | None = None
         self.search_results_ = choice.table
         if self.search_results_ is not None:  # in the unit of the weights that were given, as `C_` is
             self.search_results_["C"] = [C / self._weight_unit for C in self.search_results_["C"]]
@@ -244,10 +244,9 @@ default="one-vs-one"
     def _fit_decoder(self, decoder: Decoder, data: TrainingRows, *, progress: Progress | None) -> Decoder:
         fitted = super()._fit_decoder(decoder, data, progress=progress)
         self.bank_.data.release()
-        nested = self.bank_.nested is not None
-        if nested and self._chosen_log_proba is None and getattr(fitted, "cross_log_proba_", None) is None:
+        if self.bank_.nested is not None and getattr(fitted, "cross_log_proba_", None) is None:
             assert isinstance(decoder, ProbabilisticDecoder)
-            self._chosen_log_proba = cross_fitted_log_proba(data, self.bank_, decoder)[1]
+            self._cross_log_proba = cross_fitted_log_proba(data, self.bank_, decoder)[1]
         # They are many numbers, and have served.
         self.bank_ = replace(self.bank_, nested=None)
         return fitted
@@ -255,7 +254,7 @@ default="one-vs-one"
     def _honest(self) -> tuple[DecoderRows, Array]:
         """Return the rows the decoder learned from, and its log-probabilities of each, learned from others, (n, K)."""
         data = self.bank_.data
-        known = self._chosen_log_proba
+        known = self._cross_log_proba
         if known is None:
             known = getattr(self.decoder_, "cross_log_proba_", None)
         if known is not None:

@@ -9,9 +9,9 @@ are two criteria:
   one-vs-all coding the paper counts, of every row, the column of its own class only; so do we.
 
 The search has two stages. The *lattice*: gamma on a wide lattice, for each the best ridge ε = 1/C along a path, which
-one eigendecomposition serves (`Samples`). The *polish*: from every local minimum of the lattice that is nearly as low
-as the lowest, quasi-Newton steps down the exact gradient of PRESS, which one Cholesky factor gives
-(`polymargin.selection.press`). Each stage looks at all rows if its budget allows it, else at a stratified sample.
+one eigendecomposition serves (`Samples`). The *polish*: from the lowest point of the lattice, quasi-Newton steps down
+the exact gradient of PRESS, which one Cholesky factor gives (`polymargin.selection.press`); for GCV, a finer lattice.
+Each stage looks at all rows if its budget allows it, else at a stratified sample.
 """
 
 from __future__ import annotations
@@ -118,15 +118,14 @@ def choose(
     chosen = []
     for pool in pools:
         lattice = _Lattice(samples, pool, criterion, unit, ridge, count)
-        starts = lattice.minima(settings) if gamma is None else [lattice.attempt(gamma)]
+        best = lattice.lowest(settings) if gamma is None else lattice.attempt(gamma)
         if criterion == "loo" and (gamma is None or ridge is None):
             free = (gamma is None, ridge is None)
-            looked_at = _telling(groups, pool, lattice.errors(starts[0]), budget, settings)
+            looked_at = _telling(groups, pool, lattice.errors(best), budget, settings)
             exact = _Press(groups[0].kernel, looked_at, free, least_ridge, count)
-            polished = [_polished(exact, start, lattice.curvatures(start), settings) for start in starts]
-            best = max(polished, key=lambda choice: choice.score)
-        else:
-            best = max(starts, key=lambda choice: choice.score)
+            best = _polished(exact, best, lattice.curvatures(best), settings)
+        elif gamma is None:
+            best = lattice.refined(best, settings)
         chosen.append(
             Choice(
                 gamma if gamma is not None else unit * _rounded(best.gamma / unit, settings),
@@ -210,30 +209,33 @@ class _Lattice:
         self.count.advance(1.0)
         return Choice(gamma, ridge, -cost)
 
-    def minima(self, settings: SearchSettings) -> list[Choice]:
-        """Return the local minima along the lattice that are nearly as low as the lowest, the lowest first."""
+    def lowest(self, settings: SearchSettings) -> Choice:
+        """Return the lowest point of the lattice, which is extended where that lies on an edge."""
         octaves = list(settings.octaves)
         step = octaves[1] - octaves[0] if len(octaves) > 1 else 1
         while True:
             for octave in octaves:
-                if octave not in self.tried:
-                    self.tried[octave] = self.attempt(self.unit * 2.0**octave)
+                self.tried[octave] = self.attempt(self.unit * 2.0**octave)
             known = sorted(self.tried)
             costs = np.array([-self.tried[octave].score for octave in known])
             best = int(costs.argmin())
             at_edge = best in (0, len(known) - 1) and len(known) > 1
             gained = at_edge and costs[best] < (1.0 - _LEAST_GAIN) * (costs[1] if best == 0 else costs[-2])
             if not (gained and abs(known[best]) < settings.furthest_octave):
-                break
+                return self.tried[known[best]]
             octaves = [known[best] + (step if best else -step)]
-        padded = np.concatenate([[np.inf], costs, [np.inf]])
-        low = np.flatnonzero(
-            (costs <= padded[:-2]) & (costs <= padded[2:]) & (costs <= settings.near * costs[best])
-        )
-        order = low[np.argsort(costs[low], kind="stable")][: settings.basins]
-        # Where the criterion is flat, neighbours may be equally low: one of them is enough.
-        kept = [place for number, place in enumerate(order) if not any(abs(place - order[:number]) == 1)]
-        return [self.tried[known[place]] for place in kept]
+
+    def refined(self, best: Choice, settings: SearchSettings) -> Choice:
+        """Return the lowest of twice as many gammas, and then of those on both sides at half the distance, repeated."""
+        known = np.array(sorted(self.tried), dtype=np.float64)
+        between = [self.attempt(self.unit * 2.0**octave) for octave in 0.5 * (known[1:] + known[:-1])]
+        best = max([best, *between], key=lambda choice: choice.score)
+        step = 0.25 * float(known[1] - known[0]) if known.size > 1 else 0.0
+        while step * settings.per_octave >= 1.0:
+            around = [self.attempt(best.gamma * 2.0**side) for side in (-step, step)]
+            best = max([best, *around], key=lambda choice: choice.score)
+            step *= 0.5
+        return best
 
     def errors(self, choice: Choice) -> Array:
         """Return the criterion of each of the pool's groups, per unit of weight, shape (number of groups,)."""

@@ -17,8 +17,8 @@ class SearchSettings:
     ----------
     octaves : tuple of int
         The lattice of gamma, in powers of two times the kernel's natural gamma (one over the mean squared distance).
-        With the best C of each, every local minimum is a start for the polish. The lattice is extended where its best
-        point lies on an edge.
+        The lowest point, with the best C of each gamma, is the start of the polish. The lattice is extended where it
+        lies on an edge.
     furthest_octave : int
         How far it is extended.
     operations : float
@@ -30,10 +30,6 @@ class SearchSettings:
         A sample has at least so many rows of every class, if there are as many.
     decided_rows : int
         Kernels and C are decided on at least so many rows, if there are as many.
-    basins : int
-        How many local minima of the lattice are polished at most.
-    near : float
-        A local minimum is polished if its PRESS is less than this times the least.
     steps, converged : int, float
         The polish ends after so many steps, or when the next one is expected to lower PRESS by less than this share.
     per_octave : int
@@ -49,16 +45,14 @@ class SearchSettings:
         The folds of the nested outputs, by which kernels and C are compared and the log-loss is stated.
     """
 
-    octaves: tuple[int, ...] = tuple(range(-10, 7, 2))
+    octaves: tuple[int, ...] = tuple(range(-9, 7, 3))
     furthest_octave: int = 16
-    operations: float = 2e9
+    operations: float = 1e9
     relative: float = 0.5
     least_rows: int = 20
     decided_rows: int = 800
-    basins: int = 2
-    near: float = 1.1
     steps: int = 12
-    converged: float = 1e-5
+    converged: float = 1e-4
     per_octave: int = 8
     smaller: tuple[float, ...] = (1.0, 16.0, 256.0)
     significance: float = 2.0
