@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -22,7 +22,6 @@ from conftest import blobs
 from polymargin import AutoKernelClassifier, LSSVMClassifier
 from polymargin.datasets.generators import generators
 from polymargin.decoders._base import FOLDS
-from polymargin.decoders._temper import PSEUDO_ROWS, contaminated
 from polymargin.estimators._pool import RIDGE, pool_weights, pooled
 from polymargin.kernels import Polynomial
 
@@ -111,18 +110,6 @@ def test_pool_weights_minimise_the_log_loss_within_their_bounds(K, M, seed):
         up, down = (pool_loss(u + s, *problem) for s in (step, -step))
         slope = (up - down) / (2 * h)
         assert slope > 1e-3 if u[member] == 0 else abs(slope) < 1e-4
-
-
-def best_share(log_p, log_prior, weights):
-    """The contamination of greatest likelihood, by a general optimiser; weights of every row and class."""
-
-    def loss(log_share):
-        share = np.exp(log_share)
-        mixed = np.log((1 - share) * np.exp(log_p) + share * np.exp(log_prior))
-        return -(weights * mixed).sum() - PSEUDO_ROWS * log_share
-
-    found = minimize_scalar(loss, bounds=np.log([1e-9, 0.5]), method="bounded", options={"xatol": 1e-10})
-    return np.exp(found.x)
 
 
 def test_pool_weights_of_two_members_on_a_grid():
@@ -232,14 +219,9 @@ def test_the_pool_is_the_normalised_product_of_its_members():
     for weight, member in zip(model.weights_, model.members_, strict=True):
         product *= (member.predict_proba(X_NEW) / prior) ** weight
     product /= product.sum(axis=1, keepdims=True)
-    share = model.contamination_
-    assert 0.0 < share < 0.5
-    assert_allclose(model.predict_proba(X_NEW), (1 - share) * product + share * prior, atol=1e-10)
-    model.contamination_ = 0.0
     assert_allclose(model.predict_proba(X_NEW), product, atol=1e-10)
     model.weights_ = np.zeros(3)
-    for model.contamination_ in (0.0, share):
-        assert_allclose(model.predict_proba(X_NEW), np.tile(prior, (200, 1)), rtol=1e-12)
+    assert_allclose(model.predict_proba(X_NEW), np.tile(prior, (200, 1)), rtol=1e-12)
 
 
 def test_two_classes_have_two_members():
@@ -285,7 +267,7 @@ def test_the_stated_probabilities_have_weights_from_other_folds(soft):
     numbers = data.deal.fold_numbers(FOLDS)
     weights = given * given.sum() / np.square(given).sum()  # as many as they are worth
     P = labels if soft else np.eye(3)[Y]
-    clean, log_priors = np.empty((70, 3)), np.empty((70, 3))
+    expected = np.empty((70, 3))
     for fold in range(FOLDS):
         held = numbers == fold
         # A row with a soft label is one row of every class.
@@ -295,21 +277,11 @@ def test_the_stated_probabilities_have_weights_from_other_folds(soft):
         others = [log_p[rows] for log_p in honest]
         u = best_weights(others, index, shares, log_prior).x
         evidence = sum(value * (log_p[held] - log_prior) for value, log_p in zip(u, honest, strict=True))
-        clean[held], log_priors[held] = log_softmax(log_prior + evidence, axis=1), log_prior
-    # So does the share of rows that only the class frequencies explain.
-    expected = np.empty((70, 3))
-    for fold in range(FOLDS):
-        held = numbers == fold
-        share = best_share(clean[~held], log_priors[~held], P[~held] * weights[~held, np.newaxis])
-        expected[held] = np.log((1 - share) * np.exp(clean[held]) + share * np.exp(log_priors[held]))
-    share = best_share(clean, log_priors, P * weights[:, np.newaxis])
-    assert_allclose(model.contamination_, share, rtol=1e-2)
+        expected[held] = log_softmax(log_prior + evidence, axis=1)
     assert_allclose(model.loo_log_proba_, expected, atol=1e-4)
     assert_allclose(model.loo_log_loss_, -(weights @ (P * expected).sum(axis=1)) / weights.sum(), atol=1e-5)
     # The weights of the pool, which have seen the rows, say something else.
-    of_all = contaminated(
-        pooled(honest, model.weights_, model.log_prior_), model.log_prior_, model.contamination_
-    )
+    of_all = pooled(honest, model.weights_, model.log_prior_)
     assert np.abs(of_all - model.loo_log_proba_).max() > 1e-3
 
 

@@ -19,7 +19,6 @@ from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import FOLDS, prior_shift, reweighted
-from polymargin.decoders._temper import contaminated, contamination
 from polymargin.estimators._choice import decoder_rows
 from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._pool import pool_weights, pooled
@@ -75,8 +74,6 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         alone.
     log_prior_ : ndarray of shape (K,)
         The logarithms of the class frequencies, to which the pool falls back where members know nothing.
-    contamination_ : float
-        The share of rows that nothing but the class frequencies explains.
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
     loo_log_proba_ : ndarray of shape (n_support, K)
@@ -187,7 +184,7 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.log_prior_ = np.log((class_weights + 0.5) / (class_weights + 0.5).sum())
         with blas_threads_for(0):
             weights = pool_weights(honest, decoded.class_index, decoded.weights, self.log_prior_)
-            log_p, self.contamination_ = self._cross_pooled(honest, decoded, data)
+            log_p = self._cross_pooled(honest, decoded, data)
         own = log_p[np.arange(decoded.class_index.size), decoded.class_index]
         self.loo_log_loss_ = -float(decoded.weights @ own / decoded.weights.sum())
         if data.soft_labels is not None:  # a row stands once for every class that it may belong to
@@ -196,32 +193,25 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self.weights_ = weights
         return self
 
-    def _cross_pooled(
-        self, honest: list[Array], decoded: DecoderRows, data: TrainingRows
-    ) -> tuple[Array, float]:
-        """Return log-probabilities of the rows, (n, K), the pool learned from other folds, and the contamination."""
+    def _cross_pooled(self, honest: list[Array], decoded: DecoderRows, data: TrainingRows) -> Array:
+        """Return log-probabilities of the rows by pools whose weights come from other folds, shape (n, K)."""
         numbers = data.deal.fold_numbers(FOLDS)
         if data.soft_labels is not None:
             numbers = numbers[np.nonzero(data.soft_labels)[0]]
         weights = decoded.weights
         assert weights is not None
         log_p = np.tile(self.log_prior_, (decoded.class_index.size, 1))
-        log_prior = log_p.copy()
-        masks = [(numbers == fold, numbers != fold) for fold in range(FOLDS)]
-        masks = [(held, kept) for held, kept in masks if held.any() and kept.any()]
-        for held, kept in masks:
+        for fold in range(FOLDS):
+            held, kept = numbers == fold, numbers != fold
+            if not (held.any() and kept.any()):
+                continue
             counts = np.bincount(decoded.class_index[kept], weights[kept], minlength=self.classes_.size) + 0.5
-            log_prior[held] = of_others = np.log(counts / counts.sum())
+            log_prior = np.log(counts / counts.sum())
             u = pool_weights(
-                [log_q[kept] for log_q in honest], decoded.class_index[kept], weights[kept], of_others
+                [log_q[kept] for log_q in honest], decoded.class_index[kept], weights[kept], log_prior
             )
-            log_p[held] = pooled([log_q[held] for log_q in honest], u, of_others)
-        share = contamination(log_p, log_prior, decoded.class_index, weights)
-        stated = log_p.copy()
-        for held, kept in masks:
-            of_others = contamination(log_p[kept], log_prior[kept], decoded.class_index[kept], weights[kept])
-            stated[held] = contaminated(log_p[held], log_prior[held], of_others)
-        return stated, share
+            log_p[held] = pooled([log_q[held] for log_q in honest], u, log_prior)
+        return log_p
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities, shape (n_samples, K)."""
@@ -230,7 +220,6 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         log_p = pooled(
             [member.predict_log_proba(X) for member in self.members_], self.weights_, self.log_prior_
         )
-        log_p = contaminated(log_p, self.log_prior_, self.contamination_)
         return reweighted(log_p, self.prior_shift_)
 
     def predict_proba(self, X: ArrayLike) -> Array:
