@@ -6,23 +6,23 @@ data ──► kernel ──► codebook ──► machines ──► outputs �
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, Progress, notes, shown
 from polymargin._threads import blas_threads_for, threads
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
+from polymargin.estimators._base import KernelClassifier
 from polymargin.estimators._growth import SINGLE, TwoSides
 from polymargin.estimators._soft_labels import DecoderRows
-from polymargin.estimators._validation import check_finite, check_rows, scale_gamma
-from polymargin.kernels import Kernel, Precomputed, resolve_kernel
+from polymargin.estimators._validation import check_finite, resolve_priors
+from polymargin.kernels import Kernel
 from polymargin.machines import TrainingRows
 from polymargin.outputs import Outputs
 
@@ -39,30 +39,17 @@ def _decoder_is_probabilistic(estimator: Any) -> bool:
     return True
 
 
-class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
+class DichotomyClassifier(KernelClassifier):
     """Base class of the classifiers that divide K classes into L dichotomies and decode them."""
 
-    #: Whether `fit` takes an n×K matrix of class probabilities for y; their columns are named by ``classes``.
-    takes_soft_labels: ClassVar[bool] = False
-    #: Whether the machines take ``class_weight`` by themselves, beside the weights of the rows.
-    class_weight_in_box: ClassVar[bool] = False
-
-    kernel: Any
-    gamma: Any
-    degree: Any
-    coef0: float
     coding: Any
     decoding: Any
     priors: Any
     verbose: int
-    random_state: Any
 
-    classes_: Array
     bank_: Any
     codebook_: Codebook
     decoder_: Decoder
-    support_: Array
-    _trained_rows: Array
 
     @abstractmethod
     def _fit_machines(
@@ -191,47 +178,10 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         check_finite(outputs.margins)
         return outputs
 
-    def _new_rows(self, X: ArrayLike) -> Any:
-        # The kernel that was fitted decides: the parameter may have been set to another since.
-        precomputed = self.kernel_.precomputed
-        rows = validate_data(
-            self, X, accept_sparse=False if precomputed else "csr", dtype=np.float64, reset=False
-        )
-        return rows[:, self._trained_rows] if precomputed else rows
-
     @property
     def kernel_(self) -> Kernel:
         """The kernel, fitted to the training rows."""
         return self.bank_.kernel
-
-    @property
-    def _kernel(self) -> Kernel:
-        return resolve_kernel(self.kernel, self.degree, self.coef0)
-
-    def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
-        """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
-        kernel = self._kernel
-        checked = check_rows(
-            self,
-            X,
-            y,
-            sample_weight,
-            groups,
-            precomputed=kernel.precomputed,
-            soft_labels=self.takes_soft_labels,
-            class_weight=None if self.class_weight_in_box else getattr(self, "class_weight", None),
-        )
-        self.classes_ = checked.classes
-        self.support_ = self._trained_rows = checked.support
-        rows = TrainingRows(
-            kernel.fitted(checked.X, checked.weights),
-            checked.X,
-            checked.class_index,
-            checked.weights,
-            checked.soft_labels,
-            checked.groups,
-        )
-        return rows.shuffled(self.random_state)
 
     def _resolved_decoder(self) -> Decoder:
         """Return a fresh decoder."""
@@ -266,62 +216,9 @@ class DichotomyClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         honest = (outputs.margins if outputs.exact is None else outputs.exact)[:, 0]
         return sides.margins(honest, lambda new: self._outputs(new, variances=False).margins)
 
-    def _resolved_gamma(self, X: Any, weights: Array) -> float | None:
-        """Return gamma as a number, or None if it is to be selected."""
-        gamma = self.gamma
-        if gamma == "scale":
-            return scale_gamma(X, weights)
-        if gamma == "auto":
-            return 1.0 / X.shape[1]
-        if gamma is not None:
-            check_positive("gamma", gamma, 'or "scale", "auto", or None to have it selected')
-        return gamma
-
     def _resolved_priors(self, data: TrainingRows) -> Array | None:
         return resolve_priors(self.priors, data.class_weights(self.classes_.size), self.classes_)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say that a fit came to its end: the decoder is what it stores last."""
         return hasattr(self, "decoder_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        pairwise = self.kernel == "precomputed" or isinstance(self.kernel, Precomputed)
-        tags.input_tags.sparse = not pairwise
-        tags.input_tags.pairwise = pairwise
-        return tags
-
-
-def resolve_priors(priors: Any, class_weights: Array, classes: Array) -> Array | None:
-    """Return an estimator's ``priors`` as an array in the order of the classes, or None if they are as in training."""
-    n_classes = class_weights.size
-    if priors is None:
-        return None
-    if isinstance(priors, str):
-        match priors:
-            case "uniform":
-                return np.full(n_classes, 1.0 / n_classes)
-            case "empirical":
-                return class_weights / class_weights.sum()
-        raise ValueError(f'unknown priors {priors!r}; choose "uniform", "empirical", or give an array')
-    if hasattr(priors, "items"):  # a dict, or a Series, which may have the classes in any order
-        priors = dict(priors.items())
-        if set(priors) != set(classes.tolist()):
-            raise ValueError(f"priors must name the classes {classes.tolist()}, not {list(priors)}")
-        priors = [priors[label] for label in classes.tolist()]
-    try:
-        given = np.asarray(priors, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"priors must be numbers, one for each class; not {priors!r}") from None
-    if given.shape != (n_classes,):
-        raise ValueError(f"priors must hold one probability for each of the {n_classes} classes")
-    if not (given > 0).all() or not np.isclose(given.sum(), 1.0):
-        raise ValueError(f"priors must be positive and sum to one; these sum to {given.sum():g}")
-    return given
-
-
-def check_positive(name: str, value: Any, otherwise: str) -> None:
-    """Raise ValueError unless `value` is a finite positive number."""
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be a positive number, {otherwise}; not {value!r}")

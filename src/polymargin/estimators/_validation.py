@@ -302,3 +302,38 @@ def scale_gamma(X: Any, weights: Array) -> float:
             "StandardScaler"
         )
     return gamma
+
+
+def resolve_priors(priors: Any, class_weights: Array, classes: Array) -> Array | None:
+    """Return an estimator's ``priors`` as an array in the order of the classes, or None if they are as in training."""
+    n_classes = class_weights.size
+    if priors is None:
+        return None
+    if isinstance(priors, str):
+        match priors:
+            case "uniform":
+                return np.full(n_classes, 1.0 / n_classes)
+            case "empirical":
+                return class_weights / class_weights.sum()
+        raise ValueError(f'unknown priors {priors!r}; choose "uniform", "empirical", or give an array')
+    if hasattr(priors, "items"):  # a dict, or a Series, which may have the classes in any order
+        priors = dict(priors.items())
+        if set(priors) != set(classes.tolist()):
+            raise ValueError(f"priors must name the classes {classes.tolist()}, not {list(priors)}")
+        priors = [priors[label] for label in classes.tolist()]
+    try:
+        given = np.asarray(priors, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"priors must be numbers, one for each class; not {priors!r}") from None
+    if given.shape != (n_classes,):
+        raise ValueError(f"priors must hold one probability for each of the {n_classes} classes")
+    if not (given > 0).all() or not np.isclose(given.sum(), 1.0):
+        raise ValueError(f"priors must be positive and sum to one; these sum to {given.sum():g}")
+    return given
+
+
+def check_positive(name: str, value: Any, otherwise: str) -> None:
+    """Raise ValueError unless `value` is a finite positive number."""
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not np.isfinite(value) or value <= 0:
+        raise ValueError(f"{name} must be a positive number, {otherwise}; not {value!r}")

@@ -19,11 +19,11 @@ from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import FOLDS, prior_shift, reweighted
+from polymargin.estimators._base import ProbabilisticMixin
 from polymargin.estimators._choice import decoder_rows
-from polymargin.estimators._flow import resolve_priors
 from polymargin.estimators._pool import pool_weights, pooled
 from polymargin.estimators._soft_labels import DecoderRows, are_soft
-from polymargin.estimators._validation import check_rows
+from polymargin.estimators._validation import check_rows, resolve_priors
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.kernels import FunctionKernel, Polynomial
 from polymargin.machines import TrainingRows
@@ -31,7 +31,7 @@ from polymargin.machines import TrainingRows
 Array = NDArray[Any]
 
 
-class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
+class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, BaseEstimator):
     """Class probabilities without a decision to make: a few kernels and codings, pooled on honest outputs.
 
     Every member is an `LSSVMClassifier` that tunes and calibrates itself. What the members say of rows that neither
@@ -221,20 +221,6 @@ class AutoKernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
             [member.predict_log_proba(X) for member in self.members_], self.weights_, self.log_prior_
         )
         return reweighted(log_p, self.prior_shift_)
-
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Return the class probabilities, shape (n_samples, K), in the order of ``classes_``."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: ArrayLike) -> Array:
-        """Return the most probable class of every row, shape (n_samples,)."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Return the log-probabilities, shape (n_samples, K); for two classes their difference, shape (n_samples,)."""
-        log_p = self.predict_log_proba(X)
-        return log_p[:, 1] - log_p[:, 0] if self.classes_.size == 2 else log_p
 
     def _fit_members(
         self, members: list[LSSVMClassifier], rows: _Rows, count: Count

@@ -8,17 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from polymargin import _memory
-from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, Progress, shown
 from polymargin._threads import blas_threads_for
-from polymargin.estimators._flow import check_positive
-from polymargin.estimators._validation import check_finite, check_rows, scale_gamma
-from polymargin.kernels import Kernel, Precomputed, resolve_kernel
+from polymargin.estimators._base import KernelClassifier, ProbabilisticMixin
+from polymargin.estimators._validation import check_finite, check_positive
 from polymargin.machines import TrainingRows
 from polymargin.machines._gram import check_base
 from polymargin.machines._rows import content_rank
@@ -35,7 +32,7 @@ from polymargin.solvers.kernel_logistic import (
 Array = NDArray[Any]
 
 
-class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
+class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
     """Multinomial kernel logistic regression, with C and gamma chosen inside ``fit``.
 
     All classes are learned at once, without dichotomies: with the Gram matrix G it minimises
@@ -119,7 +116,7 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     1.0
     """
 
-    classes_: Array
+    takes_soft_labels = True
 
     def __init__(
         self,
@@ -243,9 +240,9 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         self, data: TrainingRows, base: Array, rows: Observations, scale: float, progress: Progress | None
     ) -> tuple[float, float]:
         """Return C and gamma, selected where they are None."""
-        gamma = self._given_gamma(data)
+        gamma = self._resolved_gamma(data.X, data.weights) if data.kernel.tunable else 1.0
         if self.C is not None and gamma is not None:
-            return float(self.C), gamma
+            return float(self.C), float(gamma)
         unit = data.kernel.unit_gamma(data.X, rows.weights)
         count = Count(progress, "choosing C and gamma", "kernels")
         count.expect(log_loss.KERNELS if gamma is None else 2)
@@ -272,81 +269,50 @@ class KernelLogisticClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         cells, sample = rows.take(kept)
         return log_loss.Part(base[np.ix_(cells, cells)], sample)
 
-    def _given_gamma(self, data: TrainingRows) -> float | None:
-        """Return gamma as a number, or None if it is to be selected."""
-        gamma = self.gamma
-        if not data.kernel.tunable:
-            return 1.0
-        if gamma is None:
-            return None
-        if gamma == "auto":
-            return 1.0 / data.X.shape[1]
-        if gamma == "scale":
-            return scale_gamma(data.X, data.weights)
-        check_positive("gamma", gamma, 'or "scale", "auto", or None to have it selected')
-        return float(gamma)
-
-    def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> TrainingRows:
-        """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
-        kernel = self._kernel
-        checked = check_rows(
-            self, X, y, sample_weight, groups, precomputed=kernel.precomputed, class_weight=self.class_weight
-        )
-        self.classes_, self.support_ = checked.classes, checked.support
-        kernel = kernel.fitted(checked.X, checked.weights)
-        data = TrainingRows(
-            kernel, checked.X, checked.class_index, checked.weights, checked.soft_labels, checked.groups
-        )
-        return data.shuffled(self.random_state)
-
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return the classes' logits, shape (n_samples, K); for two classes the difference, shape (n_samples,)."""
+        """Return the logits f of the classes, by which rows can be ranked.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K), or (n_samples,) for two classes
+            The logits; for two classes the one of the second less the one of the first.
+        """
         logits = self._logits(X)
         return logits[:, 1] - logits[:, 0] if self.classes_.size == 2 else logits
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Return the logarithms of the class probabilities, shape (n_samples, K)."""
+        """Return the logarithms of the class probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K)
+            The log-probabilities, in the order of ``classes_``.
+        """
         return np.asarray(log_softmax(self._logits(X), axis=1))
-
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Return the class probabilities, shape (n_samples, K), in the order of ``classes_``."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: ArrayLike) -> Array:
-        """Return the label of every row, shape (n_samples,): the class of the largest probability."""
-        # Rounding included, label and probability agree.
-        index = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[index]
 
     def _logits(self, X: ArrayLike) -> Array:
         """Return f of new rows, shape (n_samples, K), in blocks of rows."""
         check_is_fitted(self, "dual_coef_")
-        kernel = self.kernel_
-        accepted = False if kernel.precomputed else "csr"
-        rows = validate_data(self, X, accept_sparse=accepted, dtype=np.float64, reset=False)
+        kernel, rows = self.kernel_, self._new_rows(X)
         size = _memory.block_rows(16.0 * self.dual_coef_.shape[1])
         logits = np.empty((rows.shape[0], self.classes_.size))
         for first in range(0, rows.shape[0], size):
             block = rows[first : first + size]
             with np.errstate(over="ignore", invalid="ignore"):
-                if kernel.precomputed:
-                    values = block[:, self.support_]
-                else:
-                    values = kernel.gram(block, self._rows, self.gamma_)
+                values = block if kernel.precomputed else kernel.gram(block, self._rows, self.gamma_)
                 logits[first : first + size] = values @ self.dual_coef_.T + self.intercept_
         check_finite(logits)
         return logits
-
-    @property
-    def _kernel(self) -> Kernel:
-        return resolve_kernel(self.kernel, self.degree, self.coef0)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        pairwise = self.kernel == "precomputed" or isinstance(self.kernel, Precomputed)
-        tags.input_tags.sparse = not pairwise
-        tags.input_tags.pairwise = pairwise
-        return tags
 
 
 def _cells(data: TrainingRows) -> tuple[Array, Array]:

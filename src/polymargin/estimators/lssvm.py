@@ -14,8 +14,9 @@ from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._choice import Request, candidates, choose, cross_fitted_log_proba, decoder_rows
-from polymargin.estimators._flow import DichotomyClassifier, check_positive
+from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.estimators._validation import check_positive
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows
 from polymargin.machines._parameters import criterion_of

@@ -13,7 +13,7 @@ from polymargin._progress import Progress
 from polymargin.codebooks import Codebook, one_vs_all
 from polymargin.decoders import Decoder
 from polymargin.densities import KNNPosterior, WindowPosterior
-from polymargin.estimators._flow import check_positive
+from polymargin.estimators._validation import check_positive
 from polymargin.estimators.svm import SVMClassifier
 from polymargin.machines import TrainingRows
 from polymargin.machines._soft import DensityLabels, GivenLabels, SoftLabels

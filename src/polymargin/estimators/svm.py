@@ -15,9 +15,9 @@ from polymargin._progress import Progress
 from polymargin._threads import count_jobs
 from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, Hamming, Loss
-from polymargin.estimators._flow import DichotomyClassifier, check_positive
+from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._growth import SINGLE, WarmColumns
-from polymargin.estimators._validation import class_factors
+from polymargin.estimators._validation import check_positive, class_factors
 from polymargin.machines import TrainingRows
 from polymargin.outputs import Outputs
 
