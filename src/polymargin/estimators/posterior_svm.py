@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from polymargin._progress import Progress
 from polymargin.codebooks import Codebook, one_vs_all
 from polymargin.decoders import Decoder
 from polymargin.densities import KNNPosterior, WindowPosterior
+from polymargin.estimators._hinge import HingeClassifier
 from polymargin.estimators._validation import check_positive
-from polymargin.estimators.svm import SVMClassifier
 from polymargin.machines import TrainingRows
 from polymargin.machines._soft import DensityLabels, GivenLabels, SoftLabels
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:  # importing them for good would load numba with the package
 Array = NDArray[Any]
 
 
-class PosteriorSVMClassifier(SVMClassifier):
+class PosteriorSVMClassifier(HingeClassifier):
     """Posterior probability support vector machine (Gönen, Tanuğur and Alpaydın 2008).
 
     Before training, the label of every row is replaced by class probabilities, estimated from the labels of its
@@ -152,10 +149,8 @@ class PosteriorSVMClassifier(SVMClassifier):
     """
 
     takes_soft_labels = True
-    class_weight_in_box = False
 
-    C: float
-    bank_: SVMBank | SingleMachineBank  # type: ignore[assignment]
+    bank_: SVMBank | SingleMachineBank
 
     def __init__(
         self,
@@ -236,66 +231,35 @@ class PosteriorSVMClassifier(SVMClassifier):
     def _resolved_codebook(self, data: TrainingRows, progress: Progress | None = None) -> Codebook:
         return one_vs_all(self.classes_.size)
 
-    def _fit_machines(
-        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
-    ) -> None:
-        if decoder.needs_variances:
-            raise ValueError(
-                f"decoding={self.decoding!r} needs variances, which support vector machines do not have; choose "
-                'one that needs none, such as "softmax" or "argmax"'
-            )
+    def _trained(
+        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None
+    ) -> SVMBank | SingleMachineBank:
         if self.machine not in ("single", "one-vs-all"):
             raise ValueError(f'unknown machine {self.machine!r}; choose "single" or "one-vs-all"')
         check_positive("C", self.C, "for example 1.0")
         gamma = self._gamma_of(data)
-        labels = self._labels(data)
-        self.soft_labels_ = None if labels is None else labels(data.weights)
-        cv = self._folds_of_rows()
-        options = self._solver_options()
-        if self.machine == "single":
-            from polymargin.machines.single import fit_single_bank
-
-            self.bank_ = fit_single_bank(
-                data,
-                codebook.n_classes,
-                C=float(self.C),
-                gamma=gamma,
-                labels=labels,
-                options=options,
-                cv=cv,
-                random_state=self.random_state,
-                progress=progress,
-            )
-        else:
-            from polymargin.machines.svm import fit_svm_bank
-
-            self.bank_ = fit_svm_bank(
-                data,
-                codebook,
-                C=self.C,
-                gamma=gamma,
-                labels=labels,
-                options=options,
-                cv=cv,
-                random_state=self.random_state,
-                progress=progress,
-            )
-        self._warn_unless_converged()
-        self.support_ = self._trained_rows[self.bank_.support]
-        self.n_support_ = np.bincount(data.class_index[self.bank_.support], minlength=codebook.n_classes)
-
-    def _gamma_of(self, data: TrainingRows) -> float:
-        """Return the kernel's parameter as a number."""
-        if not data.kernel.tunable:
-            return 1.0
-        # From the different rows, in their order: rounding would else tell copies of a row from its weight.
-        rows = data.contents
-        gamma = self._resolved_gamma(data.X[rows.first], np.bincount(rows.inverse, data.weights))
         if gamma is None:
             raise ValueError(
                 'gamma must be a positive number, "scale" or "auto": nothing is selected inside fit'
             )
-        return float(gamma)
+        labels = self._labels(data)
+        self.soft_labels_ = None if labels is None else labels(data.weights)
+        common = {
+            "C": float(self.C),
+            "gamma": float(gamma),
+            "labels": labels,
+            "options": self._solver_options(),
+            "cv": self._folds_of_rows(),
+            "random_state": self.random_state,
+            "progress": progress,
+        }
+        if self.machine == "single":
+            from polymargin.machines.single import fit_single_bank
+
+            return fit_single_bank(data, codebook.n_classes, **common)
+        from polymargin.machines.svm import fit_svm_bank
+
+        return fit_svm_bank(data, codebook, **common)
 
     def _labels(self, data: TrainingRows) -> SoftLabels | None:
         """Return where the soft labels come from, or None for hard ones."""
@@ -314,15 +278,3 @@ class PosteriorSVMClassifier(SVMClassifier):
         # It checks its parameter here, against all rows.
         density.fit(data.X, data.class_index, data.weights)
         return DensityLabels(density, data.X, data.class_index, data.weights, self.classes_.size)
-
-    def _warn_unless_converged(self) -> None:
-        """Say which machines are not solved to the tolerance, and what to do."""
-        statuses: list[Any] = list(self.bank_.status)
-        for status in sorted(set(statuses), key=lambda status: status.name):
-            if status.name != "CONVERGED":
-                stopped = statuses.count(status)
-                warnings.warn(
-                    f"{stopped} of {len(statuses)} machines {status.value} (tol={self.tol}, max_iter={self.max_iter})",
-                    ConvergenceWarning,
-                    stacklevel=6,
-                )

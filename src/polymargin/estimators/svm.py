@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
-from polymargin._threads import count_jobs
 from polymargin.codebooks import Codebook, Train
-from polymargin.decoders import Decoder, Hamming, Loss
-from polymargin.estimators._flow import DichotomyClassifier
+from polymargin.decoders import Decoder, Hamming
 from polymargin.estimators._growth import SINGLE, WarmColumns
+from polymargin.estimators._hinge import HingeClassifier
 from polymargin.estimators._validation import check_positive, class_factors
 from polymargin.machines import TrainingRows
-from polymargin.outputs import Outputs
 
 if TYPE_CHECKING:  # importing them for good would load numba with the package
     from polymargin.machines.svm import SolverOptions, SVMBank
@@ -28,7 +23,7 @@ if TYPE_CHECKING:  # importing them for good would load numba with the package
 Array = NDArray[Any]
 
 
-class SVMClassifier(DichotomyClassifier):
+class SVMClassifier(HingeClassifier):
     """Multiclass support vector machine with any output coding and decoding.
 
     The parameters are those of scikit-learn's ``SVC`` where they mean the same, and so are the labels of the default
@@ -216,8 +211,6 @@ default="one-vs-one"
             The fitted estimator.
         """
         super().fit(X, y, sample_weight, groups)
-        # Only the decoder needed the rows that are no support vectors.
-        self.bank_ = self.bank_.without_training()
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -239,28 +232,14 @@ default="one-vs-one"
         """
         return super().decision_function(X)
 
-    def _resolved_decoder(self) -> Decoder:
-        return (
-            Loss("hinge")
-            if isinstance(self.decoding, str) and self.decoding == "loss"
-            else super()._resolved_decoder()
-        )
-
-    def _fit_machines(
-        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
-    ) -> None:
-        if decoder.needs_variances:
-            raise ValueError(
-                f"decoding={self.decoding!r} needs variances, which support vector machines do not have; choose "
-                'one that needs none, such as "hamming" or "loss", or use LSSVMClassifier'
-            )
+    def _trained(
+        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None
+    ) -> SVMBank:
         self.class_weight_ = self._class_weights(data)
-        self.bank_, self.selection_ = self._train(
+        bank, self.selection_ = self._train(
             data, codebook, decoder, self._box_weights(data), self._folds_of_rows(), progress=progress
         )
-        self._warn_unless_converged()
-        self.support_ = self._trained_rows[self.bank_.support]
-        self.n_support_ = np.bincount(data.class_index[self.bank_.support], minlength=codebook.n_classes)
+        return bank
 
     def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
         from polymargin.selection.folds import fold_numbers, training_folds
@@ -319,11 +298,7 @@ default="one-vs-one"
         """Return C and gamma, one for all machines or one for each, and how they were selected where they are None."""
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
-        gamma: float | None = 1.0
-        if data.kernel.tunable:
-            # From the different rows, in their order: rounding would else tell copies of a row from its weight.
-            rows = data.contents
-            gamma = self._resolved_gamma(data.X[rows.first], np.bincount(rows.inverse, data.weights))
+        gamma = self._gamma_of(data)
         if self.selection not in ("cv", None):
             raise ValueError(f'unknown selection {self.selection!r}; choose "cv" or None')
         if self.C is not None and gamma is not None:
@@ -348,86 +323,11 @@ default="one-vs-one"
         )
         return selection.best_C, selection.best_gamma, selection
 
-    def _solver_options(self) -> SolverOptions:
-        from polymargin.machines.svm import SolverOptions
-
-        check_positive("tol", self.tol, "for example 1e-3")
-        if (
-            not isinstance(self.max_iter, int | np.integer)
-            or isinstance(self.max_iter, bool)
-            or self.max_iter < -1
-        ):
-            raise ValueError(
-                f"max_iter must be a number of steps, or -1 for the default limit; not {self.max_iter!r}"
-            )
-        return SolverOptions(float(self.tol), int(self.max_iter), count_jobs(self.n_jobs))
-
     def _class_weights(self, data: TrainingRows) -> Array:
         """Return the factor of C for every class; "balanced" counts rows, as in ``SVC``, whatever their weights."""
         counts = np.bincount(data.class_index, minlength=self.classes_.size)
-        return class_factors(self.class_weight if self.class_weight_in_box else None, self.classes_, counts)
+        return class_factors(self.class_weight, self.classes_, counts)
 
     def _box_weights(self, data: TrainingRows) -> Array:
         """Return the box of every row in multiples of C."""
         return data.weights * self._class_weights(data)[data.class_index]
-
-    def _folds_of_rows(self) -> Any:
-        """Return ``cv``; given splits number the rows of X, of which those without weight are gone by now."""
-        if not isinstance(self.cv, list | tuple):
-            return self.cv
-        place = {int(row): position for position, row in enumerate(self._trained_rows)}
-        return [
-            tuple(np.array([place[int(i)] for i in part if int(i) in place], dtype=np.intp) for part in split)
-            for split in self.cv
-        ]
-
-    def _warn_unless_converged(self) -> None:
-        """Say which machines are not solved to the tolerance, and what to do."""
-        from polymargin.solvers.smo import Status
-
-        for status in (Status.ITERATION_LIMIT, Status.STEP_LIMIT, Status.NO_PROGRESS):
-            stopped = self.bank_.status.count(status)
-            if stopped:
-                warnings.warn(
-                    f"{stopped} of {len(self.bank_.status)} machines {status.value} "
-                    f"(tol={self.tol}, max_iter={self.max_iter})",
-                    ConvergenceWarning,
-                    stacklevel=4,
-                )
-
-    def _training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
-        return self.bank_.training_outputs(honest=honest, progress=progress)
-
-    def _outputs(self, X: Any, *, variances: bool) -> Outputs:
-        return self.bank_.outputs(X, variances=variances)
-
-    @property
-    def C_(self) -> Array:
-        """The regularisation of every machine, shape (L,)."""
-        return self.bank_.C
-
-    @property
-    def gamma_(self) -> Array:
-        """The kernel parameter of every machine, shape (L,)."""
-        return self.bank_.gamma
-
-    @property
-    def dual_coef_(self) -> Array:
-        """The kernel coefficients of every machine, shape (L, n_support)."""
-        return self.bank_.dual_coef
-
-    @property
-    def intercept_(self) -> Array:
-        """The bias of every machine, shape (L,)."""
-        return self.bank_.intercept
-
-    @property
-    def n_iter_(self) -> Array:
-        """The steps the solver took for every machine, shape (L,)."""
-        return self.bank_.n_iter
-
-    @property
-    def support_vectors_(self) -> Any:
-        """The support vectors, shape (n_support, d); empty for a precomputed kernel."""
-        check_is_fitted(self)
-        return np.empty((0, 0)) if self.bank_.vectors is None else self.bank_.vectors
