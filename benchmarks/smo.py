@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -23,7 +25,9 @@ from sklearn.svm import SVC  # noqa: E402
 
 from polymargin.datasets import load  # noqa: E402
 from polymargin.solvers.smo import Status  # noqa: E402
-from polymargin.solvers.smo_pairs import solve_one_vs_one, solve_one_vs_one_path  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from smo_pairs import solve_one_vs_one, solve_one_vs_one_path  # noqa: E402
 
 TOL = 1e-3
 PATH = np.logspace(-2, 3, 10)

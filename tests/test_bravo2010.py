@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 
@@ -15,9 +16,12 @@ from typer.testing import CliRunner
 
 from polymargin.cli import app
 from polymargin.codebooks import one_vs_all, one_vs_one
+from polymargin.datasets import generators
+from polymargin.metrics import class_loss
 from polymargin.outputs import Outputs
 from polymargin.papers.bravo2010 import FIGURES, TABLES
 from polymargin.papers.bravo2010.figure1 import SLOPES, sigmoid
+from polymargin.papers.bravo2010.kurtosis import error_kurtosis
 from polymargin.papers.bravo2010.partitions import METRICS, Partitions, kernel_gamma, scaled
 from polymargin.papers.bravo2010.plain_coupling import PlainCoupling, early_sigmoids
 from polymargin.reproduction import Key, ReproductionError, load_protocol, run_experiment
@@ -53,6 +57,28 @@ def tiny(**changes):
 
 def figures_of(table):
     return {figure.key: figure for figure in TABLES[table]().paper_figures()}
+
+
+def test_kurtosis_is_equation_16():
+    generator = np.random.default_rng(7)
+    p, index = generator.dirichlet(np.ones(3), 30), generator.integers(0, 3, 30)
+    errors = [1.0 - p[i, index[i]] for i in range(30)]
+    ratio = (sum(errors) / 30) / math.sqrt(sum(e * e for e in errors) / 29)
+    assert error_kurtosis(index, p) == pytest.approx(ratio**4)
+    assert error_kurtosis([0, 1], [[1.0, 0.0], [0.0, 1.0]]) == 0.0
+    with pytest.raises(ValueError, match="two rows"):
+        error_kurtosis([0], [[1.0, 0.0]])
+
+
+def test_kurtosis_rewards_certainty_and_not_truth():
+    waveform = generators()["waveform"]
+    X, y = waveform.sample(4000, random_state=0)
+    truth = waveform.posterior(X)
+    hard = np.eye(3)[truth.argmax(axis=1)]
+    assert error_kurtosis(y, hard) < 0.5 * error_kurtosis(y, truth)
+    assert error_kurtosis(y, hard) == pytest.approx(class_loss(y, hard) ** 2, rel=1e-3)
+    small = np.tile([1 - 1e-6, 1e-6], (100, 1))
+    assert error_kurtosis(np.zeros(100, int), small) == pytest.approx(0.99**2), "tiny errors, the worst score"
 
 
 @pytest.mark.parametrize("table", ["3", "4"])

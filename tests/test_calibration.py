@@ -22,7 +22,6 @@ from polymargin.metrics import (
     calibration_interval,
     class_loss,
     divergence_from_truth,
-    error_kurtosis,
     log_loss,
     refinement,
     reliability_curve,
@@ -268,25 +267,6 @@ def test_intervals_repeat():
 # --- scores ------------------------------------------------------------------------------------------------
 
 
-def test_kurtosis_is_equation_16():
-    index, p, _ = problem(7, n=30)
-    errors = [1.0 - p[i, index[i]] for i in range(30)]
-    ratio = (sum(errors) / 30) / math.sqrt(sum(e * e for e in errors) / 29)
-    assert error_kurtosis(index, p) == pytest.approx(ratio**4)
-    assert error_kurtosis([0, 1], [[1.0, 0.0], [0.0, 1.0]]) == 0.0
-
-
-def test_kurtosis_rewards_certainty_and_not_truth():
-    waveform = generators()["waveform"]
-    X, y = waveform.sample(4000, random_state=0)
-    truth = waveform.posterior(X)
-    hard = np.eye(3)[truth.argmax(axis=1)]
-    assert error_kurtosis(y, hard) < 0.5 * error_kurtosis(y, truth)
-    assert error_kurtosis(y, hard) == pytest.approx(class_loss(y, hard) ** 2, rel=1e-3)
-    small = np.tile([1 - 1e-6, 1e-6], (100, 1))
-    assert error_kurtosis(np.zeros(100, int), small) == pytest.approx(0.99**2), "tiny errors, the worst score"
-
-
 def test_class_loss_is_the_error_rate():
     index, p, weights = problem(9)
     assert class_loss(index, p) == pytest.approx(1.0 - accuracy(index, p.argmax(axis=1)))
@@ -350,7 +330,6 @@ def test_excess_log_loss_is_the_divergence_on_average():
         (lambda: reliability_curve([0, 1], [[0.5, 0.5]] * 2, level=95), "between 0 and 1"),
         (lambda: bootstrap_interval(brier_score, [0], [[1.0, 0.0]], n_resamples=1), "n_resamples"),
         (lambda: calibration_interval([0, 1], [[0.5, 0.5]] * 2, level=90), "between 0 and 1"),
-        (lambda: error_kurtosis([0], [[1.0, 0.0]]), "two rows"),
         (lambda: divergence_from_truth([[1.0, 0.0]], [[0.5, 0.5]]), "log_proba"),
         (lambda: divergence_from_truth([[1.0, 0.0]], np.log([[0.5, 0.5]]), [1]), "impossible"),
         (lambda: divergence_from_truth([[1.0, 0.0]], np.log([[0.5, 0.25, 0.25]])), "one shape"),

@@ -19,7 +19,7 @@ from polymargin.solvers.smo import DenseGram, LazyGram, Solution, Status, solve,
 from polymargin.solvers.smo_dichotomies import Dichotomy, _plan, solve_dichotomies, solve_dichotomies_path
 from polymargin.solvers.smo_expansion import Expansion
 from polymargin.solvers.smo_gram import RowPool, SharedGram
-from polymargin.solvers.smo_pairs import one_vs_one, solve_one_vs_one, solve_one_vs_one_path
+from smo_pairs import one_vs_one, solve_one_vs_one, solve_one_vs_one_path
 
 # ------------------------------------------------------------------------------------------------ data
 

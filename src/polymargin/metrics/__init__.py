@@ -11,7 +11,6 @@ from polymargin.metrics.calibration import (
     calibration_interval,
     class_loss,
     divergence_from_truth,
-    error_kurtosis,
     refinement,
     reliability_curve,
 )
@@ -47,7 +46,6 @@ __all__ = [
     "calibration_interval",
     "class_loss",
     "divergence_from_truth",
-    "error_kurtosis",
     "five_by_two_f_test",
     "leave_halves_out",
     "leave_one_out_calibration_error",

@@ -21,9 +21,9 @@ from polymargin.metrics import (
     calibration_error,
     class_loss,
     divergence_from_truth,
-    error_kurtosis,
     log_loss,
 )
+from polymargin.papers.bravo2010.kurtosis import error_kurtosis
 from polymargin.papers.bravo2010.plain_coupling import PlainCoupling
 from polymargin.reproduction import (
     Experiment,

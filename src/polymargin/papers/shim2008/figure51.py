@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from polymargin.papers.shim2008.curves import LeaveOneOutCurves, leave_one_out_curves
 from polymargin.papers.shim2008.rows import bandwidths, draw_rows
 from polymargin.papers.shim2008.table51 import PRINTED_SIGMA2, Table51
 from polymargin.reproduction.pictures import new_picture, save_picture
-from polymargin.selection.curves import LeaveOneOutCurves, leave_one_out_curves
 
 __all__ = ["curves", "draw"]
 

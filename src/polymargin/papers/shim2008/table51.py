@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin.papers.shim2008.curves import leave_one_out_curves
 from polymargin.papers.shim2008.rows import METHODS, TESTED_ON, Rows, bandwidths, draw_rows, draw_test_sets
 from polymargin.reproduction import (
     Experiment,
@@ -20,7 +21,6 @@ from polymargin.reproduction import (
     load_protocol,
     read_figures,
 )
-from polymargin.selection.curves import leave_one_out_curves
 
 __all__ = ["PRINTED_SIGMA2", "Standardised", "Table51"]
 

@@ -9,7 +9,7 @@ from scipy import sparse
 
 import naive
 from conftest import blobs
-from polymargin.selection.curves import leave_one_out_curves
+from polymargin.papers.shim2008.curves import leave_one_out_curves
 
 X, Y = blobs(n=30, K=3, d=2, seed=4)
 GAMMAS = np.array([0.05, 0.4, 3.0])

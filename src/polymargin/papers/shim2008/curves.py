@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from polymargin import _memory
 from polymargin.kernels import resolve_kernel
+from polymargin.plots._matplotlib import matplotlib_part
 from polymargin.selection.press import unbiased_inverse
 from polymargin.solvers.centring import centre
 
@@ -78,8 +79,6 @@ class LeaveOneOutCurves:
         matplotlib axes
         """
         if ax is None:
-            from polymargin.plots._matplotlib import matplotlib_part  # which imports selection
-
             ax = matplotlib_part("figure").Figure(figsize=(6.0, 4.0), layout="constrained").subplots()
         where = 1.0 / self.gammas if bandwidth else self.gammas
         order = np.argsort(where)
@@ -136,7 +135,7 @@ def leave_one_out_curves(
     --------
     >>> import numpy as np
     >>> from sklearn.datasets import load_iris
-    >>> from polymargin.selection.curves import leave_one_out_curves
+    >>> from polymargin.papers.shim2008.curves import leave_one_out_curves
     >>> curves = leave_one_out_curves(*load_iris(return_X_y=True), gammas=1 / np.arange(0.5, 5.0, 0.5))
     >>> 1 / curves.best_gamma("cv")
     2.0
