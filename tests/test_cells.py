@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from polymargin import KernelLogisticClassifier, LSSVMClassifier
 from polymargin.cli._quality import by_leave_one_out, scores
-from polymargin.estimators._honest import training_cells
+from polymargin.inspection.honest import training_cells
 from polymargin.metrics import calibration_error, leave_halves_out, leave_one_out_calibration_error
 from polymargin.plots import ReliabilityDisplay
 from polymargin.report import fit_summary

@@ -21,7 +21,7 @@ from polymargin import (
     SVMClassifier,
     WindowPosterior,
 )
-from polymargin import _html as html_table
+from polymargin.inspection import html as html_table
 
 ESTIMATORS = [
     LSSVMClassifier(kernel="rbf"),

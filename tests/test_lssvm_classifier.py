@@ -33,8 +33,8 @@ from polymargin import (
 )
 from polymargin import load as load_model
 from polymargin.comparison import compare_codings
+from polymargin.inspection import selection_surface
 from polymargin.metrics import accuracy, brier_score, log_loss
-from polymargin.selection import selection_surface
 from polymargin.selection.settings import SearchSettings
 
 

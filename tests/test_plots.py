@@ -17,9 +17,10 @@ from sklearn.preprocessing import StandardScaler
 from conftest import blobs
 from polymargin import AutoKernelClassifier, Codebook, KNNPosterior, LSSVMClassifier, SVMClassifier
 from polymargin.codebooks import resolve_codebook
+from polymargin.inspection import selection_surface
 from polymargin.kernels import RBF
 from polymargin.machines.lssvm import row_groups
-from polymargin.selection import CrossValidation, leave_one_out, selection_surface
+from polymargin.selection import CrossValidation, leave_one_out
 from polymargin.selection.settings import SearchSettings
 
 matplotlib = pytest.importorskip("matplotlib", reason="pip install 'polymargin[plot]'")

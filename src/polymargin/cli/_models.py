@@ -102,7 +102,7 @@ def chosen(classifier: Any) -> dict[str, Any]:
 
 def _search_results(classifier: Any) -> dict[str, Any] | None:
     """Return what was tried, best first, as plain JSON; None where there was nothing to compare."""
-    from polymargin.estimators._tried import searches
+    from polymargin.inspection.tried import searches
 
     for found in searches(classifier):
         return {

@@ -46,7 +46,7 @@ class Honest:
 
 def by_leave_one_out(classifier: Any) -> Honest | None:
     """Return the leave-one-out probabilities that came with the fit, None where there are none."""
-    from polymargin.estimators._honest import training_cells
+    from polymargin.inspection.honest import training_cells
 
     log_proba = getattr(classifier, "loo_log_proba_", None)
     if log_proba is None:

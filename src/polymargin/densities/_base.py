@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from polymargin._html import ChoicesMixin
 from polymargin.densities._neighbours import Sample
+from polymargin.inspection.html import ChoicesMixin
 
 Array = NDArray[Any]
 

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from polymargin._html import ChoicesMixin
 from polymargin.estimators._validation import check_positive, check_rows, scale_gamma
+from polymargin.inspection.html import ChoicesMixin
 from polymargin.kernels import Kernel, Precomputed, resolve_kernel
 from polymargin.machines import TrainingRows
 

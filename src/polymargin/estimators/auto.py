@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from polymargin._html import ChoicesMixin
 from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin.decoders import ProbabilisticDecoder
@@ -25,6 +24,7 @@ from polymargin.estimators._pool import pool_weights, pooled
 from polymargin.estimators._soft_labels import DecoderRows, are_soft
 from polymargin.estimators._validation import check_rows, resolve_priors
 from polymargin.estimators.lssvm import LSSVMClassifier
+from polymargin.inspection.html import ChoicesMixin
 from polymargin.kernels import FunctionKernel, Polynomial
 from polymargin.machines import TrainingRows
 

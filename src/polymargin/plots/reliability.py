@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
-from polymargin.estimators._honest import honest_rows
+from polymargin.inspection.honest import honest_rows
 from polymargin.metrics import (
     Interval,
     ReliabilityCurve,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin.inspection import SelectionSurface, selection_surface
 from polymargin.plots._matplotlib import axes_for, matplotlib_part
-from polymargin.selection import SelectionSurface, selection_surface
 
 Array = NDArray[Any]
 
@@ -78,7 +78,7 @@ class SelectionDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> SelectionDisplay:
-        """Draw what a fitted estimator chose from, see `polymargin.selection.selection_surface`.
+        """Draw what a fitted estimator chose from, see `polymargin.inspection.selection_surface`.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class SelectionDisplay:
         Parameters
         ----------
         surface : SelectionSurface or CrossValidation
-            Of `polymargin.selection.selection_surface` or `polymargin.selection.cross_validate_svm`.
+            Of `polymargin.inspection.selection_surface` or `polymargin.selection.cross_validate_svm`.
         ax : matplotlib axes or None
             Where to draw; None for new axes.
         **kwargs

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from polymargin._html import SELECTIONS
-from polymargin.estimators._tried import in_words, searches
+from polymargin.inspection import selection_surface
+from polymargin.inspection.html import SELECTIONS
+from polymargin.inspection.tried import in_words, searches
 from polymargin.plots import decision_regions
-from polymargin.selection import selection_surface
 
 Array = NDArray[Any]
 Part = dict[str, Any]

@@ -1,23 +1,19 @@
 """Selection: how C and the kernel's parameter are chosen inside ``fit``.
 
 `cross_validate_svm` scores support vector machines on a grid, `polymargin.selection.evidence` infers the parameters
-of least-squares machines, `SearchSettings` holds the numbers of their search by leave-one-out errors,
-`selection_surface` shows what a fitted estimator chose from.
+of least-squares machines, `SearchSettings` holds the numbers of their search by leave-one-out errors.
+`polymargin.inspection.selection_surface` shows what a fitted estimator chose from.
 """
 
 from typing import Any
 
 from polymargin.selection.settings import SearchSettings
 
-__all__ = ["CrossValidation", "SearchSettings", "SelectionSurface", "cross_validate_svm", "selection_surface"]
+__all__ = ["CrossValidation", "SearchSettings", "cross_validate_svm"]
 
 
 def __getattr__(name: str) -> Any:
     """Import cross-validation when it is wanted: it needs numba, which least squares never loads."""
-    if name in ("SelectionSurface", "selection_surface"):  # stands on the machines, which stand on selection
-        from polymargin.selection import landscape
-
-        return getattr(landscape, name)
     if name in __all__:
         from polymargin.selection import cross_validation
 

@@ -136,7 +136,7 @@ def selection_surface(
     --------
     >>> from sklearn.datasets import load_iris
     >>> from polymargin import LSSVMClassifier
-    >>> from polymargin.selection import selection_surface
+    >>> from polymargin.inspection import selection_surface
     >>> surface = selection_surface(LSSVMClassifier(kernel="rbf").fit(*load_iris(return_X_y=True)))
     >>> surface.criterion, surface.values.shape
     ('loo', (17, 25))

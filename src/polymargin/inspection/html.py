@@ -10,6 +10,9 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin.inspection.honest import honest_rows
+from polymargin.inspection.tried import in_words, searches
+
 #: Names of more classes than this are not all written out.
 _NAMES = 8
 #: Honest probabilities that nobody has asked for yet are computed for at most this many outputs, in about 0.1 s.
@@ -81,8 +84,6 @@ def choices_table(estimator: Any) -> str:
 
 def _tried_tables(estimator: Any) -> Iterator[str]:
     """Yield what was tried, by every member of a pool, as tables that are opened by a click."""
-    from polymargin.estimators._tried import in_words, searches  # whose package imports this
-
     pool = hasattr(estimator, "members_")
     for found in searches(estimator):
         names = ("kernel", "C", "gamma", "C divided by", found.loss_name, "chosen")
@@ -167,8 +168,6 @@ def _quality(estimator: Any) -> Iterator[tuple[str, str]]:
     yield "leave-one-out log-loss", f"{estimator.loo_log_loss_:.4g}"
     first = getattr(estimator, "members_", [estimator])[0]
     if first.bank_.data.soft_labels is None:
-        from polymargin.estimators._honest import honest_rows  # whose package imports this
-
         yield "leave-one-out accuracy", f"{honest_rows(estimator).accuracy:.1%}"
 
 

@@ -1,0 +1,12 @@
+"""Inspection of fitted estimators: what was tried and chosen, and the quality on rows that were held out.
+
+`selection_surface` computes the criterion that C and gamma were selected by, `searches` lists the candidates that were
+compared, `honest_rows` gives the cross-fitted probabilities of the training rows, and `polymargin.inspection.html`
+adds a table of all this to scikit-learn's HTML diagram.
+"""
+
+from polymargin.inspection.honest import HonestRows, honest_rows
+from polymargin.inspection.surface import SelectionSurface, selection_surface
+from polymargin.inspection.tried import Tried, searches
+
+__all__ = ["HonestRows", "SelectionSurface", "Tried", "honest_rows", "searches", "selection_surface"]
