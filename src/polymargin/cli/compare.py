@@ -182,9 +182,9 @@ def _load(data: str, target: str | None) -> Dataset:
 
 def _usable(dataset: Dataset) -> Dataset:
     """Return the dataset with the columns that `fit` would take, too."""
-    from polymargin import tables
+    from polymargin import datasets, tables
 
-    chosen = tables.choose_features(tables.from_dataset(dataset))
+    chosen = tables.choose_features(datasets.examples_of(dataset))
     for line in chosen.notes:
         note(line)
     places = {name: place for place, name in enumerate(dataset.feature_names)}

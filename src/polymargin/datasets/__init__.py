@@ -15,7 +15,7 @@ Dataset('wine': 178 rows, 13 features, 3 classes)
 array([1., 1., 1., 1., 1.])
 """
 
-from polymargin.datasets._csv import read_csv
+from polymargin._preparation import training_imputer, value_indicators
 from polymargin.datasets._dataset import Dataset, DatasetNotFound, Split
 from polymargin.datasets._load import data_files, load, names
 from polymargin.datasets._prepare import (
@@ -25,9 +25,8 @@ from polymargin.datasets._prepare import (
     one_hot,
     paper_names,
     preprocessor,
-    training_imputer,
-    value_indicators,
 )
+from polymargin.datasets._tables import examples_of, read_csv
 from polymargin.datasets.generators import (
     Generator,
     generators,
@@ -48,6 +47,7 @@ __all__ = [
     "data_files",
     "drop_constant_columns",
     "drop_incomplete_rows",
+    "examples_of",
     "generators",
     "load",
     "load_for",

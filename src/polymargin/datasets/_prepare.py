@@ -16,47 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from polymargin._preparation import column_preparation
 from polymargin.datasets._dataset import Dataset
 from polymargin.datasets._load import load
-
-
-def training_imputer() -> SimpleImputer:
-    """Fill missing numbers with the column's mean over the rows it is fitted on.
-
-    The first step of a pipeline, so that in every split it sees the training rows only. Of the numeric sets
-    dermatology needs it: 8 of its 366 ages are missing. Columns are never dropped, even if wholly missing.
-
-    Returns
-    -------
-    SimpleImputer
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> train, test = np.array([[1.0], [3.0]]), np.array([[np.nan]])
-    >>> training_imputer().fit(train).transform(test)
-    array([[2.]])
-    """
-    return SimpleImputer(strategy="mean", keep_empty_features=True)
-
-
-def value_indicators(values: list[list[Any]]) -> OneHotEncoder:
-    """Return the transformer of columns that have these values into indicators; any other value has none.
-
-    Examples
-    --------
-    >>> colours = np.array([["red"], [None], ["green"]], dtype=object)
-    >>> value_indicators([["blue", "red"]]).fit_transform(colours)
-    array([[0., 1.],
-           [0., 0.],
-           [0., 0.]])
-    """
-    # Left to find the values, the encoder would take a missing one for a value.
-    return OneHotEncoder(categories=values, handle_unknown="ignore", sparse_output=False)
 
 
 def preprocessor(dataset: Dataset) -> ColumnTransformer:
@@ -70,23 +33,21 @@ def preprocessor(dataset: Dataset) -> ColumnTransformer:
     dataset : Dataset
         The training rows, see `Dataset.take`.
 
+    Returns
+    -------
+    ColumnTransformer
+
     Examples
     --------
     >>> wine = load("wine")
     >>> preprocessor(wine).fit_transform(wine.X).std().round(2)
     np.float64(1.0)
     """
-    found = {
+    nominal = {
         j: _values(dataset, j) for j, name in enumerate(dataset.feature_names) if name in dataset.nominal
     }
-    numeric = [j for j in range(len(dataset.feature_names)) if j not in found]
-    nominal = {j: values for j, values in found.items() if values}
-    return ColumnTransformer(
-        [
-            ("numeric", make_pipeline(training_imputer(), StandardScaler()), numeric),
-            ("nominal", value_indicators(list(nominal.values())), list(nominal)),
-        ]
-    )
+    numeric = [j for j in range(len(dataset.feature_names)) if j not in nominal]
+    return column_preparation(numeric, nominal)
 
 
 def drop_incomplete_rows(dataset: Dataset) -> Dataset:

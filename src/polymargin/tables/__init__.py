@@ -21,7 +21,7 @@ except ImportError as error:
     ) from error
 
 from polymargin.tables._cells import Kind
-from polymargin.tables._examples import Examples, from_dataset, read_examples, sampled
+from polymargin.tables._examples import Examples, from_arrays, read_examples, sampled
 from polymargin.tables._features import choose_features
 from polymargin.tables._files import Batch, Table, open_table
 from polymargin.tables._labels import class_indices, label_texts, typed_labels
@@ -40,7 +40,7 @@ __all__ = [
     "choose_features",
     "class_indices",
     "format_of",
-    "from_dataset",
+    "from_arrays",
     "label_texts",
     "open_table",
     "preparation",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polymargin import _memory
-from polymargin.datasets import Dataset
 from polymargin.tables._cells import Kind, NotANumber, holds_texts, numbers, objects, texts
 from polymargin.tables._files import Batch, Table
 from polymargin.tables._labels import label_texts, typed_labels
@@ -62,22 +61,42 @@ class Examples:
     groups: Array | None = None
 
 
-def from_dataset(dataset: Dataset) -> Examples:
-    """Return one of the package's datasets as examples.
+def from_arrays(
+    name: str, X: Array, labels: Array, feature_names: Sequence[str], nominal: Collection[str] = ()
+) -> Examples:
+    """Return rows of an array as examples.
+
+    Parameters
+    ----------
+    name : str
+        Of the table.
+    X : ndarray of shape (n, d)
+        The rows.
+    labels : ndarray of shape (n,)
+        Their labels.
+    feature_names : sequence of str
+        The names of the columns.
+    nominal : collection of str
+        The columns that hold texts, or codes without an order; the others hold numbers.
+
+    Returns
+    -------
+    Examples
 
     Examples
     --------
-    >>> from polymargin.datasets import load
-    >>> from_dataset(load("wine")).frame.shape
-    (178, 13)
+    >>> X = np.array([[1.0, "red"], [3.0, None]], dtype=object)
+    >>> from_arrays("toy", X, np.array([0, 1]), ["size", "colour"], ["colour"]).frame
+       size colour
+    0   1.0    red
+    1   3.0   None
     """
-    nominal = set(dataset.nominal)
+    of_texts = set(nominal)
     columns = {
-        name: pd.Series(dataset.X[:, j], dtype=object if name in nominal else np.float64)
-        for j, name in enumerate(dataset.feature_names)
+        column: pd.Series(X[:, j], dtype=object if column in of_texts else np.float64)
+        for j, column in enumerate(feature_names)
     }
-    rows = np.arange(len(dataset.y))
-    return Examples(dataset.name, pd.DataFrame(columns), dataset.y, "class", row_numbers=rows)
+    return Examples(name, pd.DataFrame(columns), labels, "class", row_numbers=np.arange(len(labels)))
 
 
 def sampled(examples: Examples, sample: int | None, seed: int = 0) -> Examples:

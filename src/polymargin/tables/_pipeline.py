@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from polymargin.datasets import training_imputer, value_indicators
+from polymargin._preparation import column_preparation
 from polymargin.tables._cells import Kind, holds_texts
 from polymargin.tables._examples import frame_of
 from polymargin.tables._files import Batch, Table
@@ -40,16 +40,8 @@ def preparation(frame: pd.DataFrame) -> ColumnTransformer:
            [ 1.22,  0.  ,  0.  ],
            [ 0.  ,  1.  ,  0.  ]])
     """
-    kinds = {name: holds_texts(frame[name]) for name in frame}
-    of_texts = [name for name, is_text in kinds.items() if is_text]
-    of_numbers = [name for name, is_text in kinds.items() if not is_text]
-    parts: list[tuple[str, Any, list[str]]] = []
-    if of_numbers:
-        parts.append(("numbers", make_pipeline(training_imputer(), StandardScaler()), of_numbers))
-    if of_texts:
-        values = [sorted(frame[name].dropna().unique()) for name in of_texts]
-        parts.append(("texts", value_indicators(values), of_texts))
-    return ColumnTransformer(parts)
+    nominal = {name: sorted(frame[name].dropna().unique()) for name in frame if holds_texts(frame[name])}
+    return column_preparation([name for name in frame if name not in nominal], nominal)
 
 
 class TableReader:

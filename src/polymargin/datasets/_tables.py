@@ -1,12 +1,16 @@
-"""Read a user's own table as a dataset."""
+"""Between datasets, which are arrays, and the tables of `polymargin.tables`, which are frames of pandas."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from polymargin.datasets._dataset import Dataset
+
+if TYPE_CHECKING:  # which needs pandas and pyarrow
+    from polymargin.tables import Examples
 
 
 def read_csv(path: str | Path, target: str | None = None) -> Dataset:
@@ -37,7 +41,7 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
     >>> data, data.nominal, data.y.tolist()
     (Dataset('fruit': 3 rows, 2 features, 2 classes), ('colour',), ['apple', 'orange', 'apple'])
     """
-    from polymargin import tables  # stands on this package
+    from polymargin import tables  # which needs pandas and pyarrow
 
     scan = tables.scan_table(tables.open_table(path), target)
     examples = tables.read_examples(scan)
@@ -52,3 +56,26 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
         extras={"row": examples.row_numbers + examples.first_row},
         unlabelled=sum(scan.unlabelled.values()),
     )
+
+
+def examples_of(dataset: Dataset) -> Examples:
+    """Return a dataset as examples, with a column of a pandas frame for every feature.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The rows.
+
+    Returns
+    -------
+    Examples
+
+    Examples
+    --------
+    >>> from polymargin.datasets import load
+    >>> examples_of(load("wine")).frame.shape
+    (178, 13)
+    """
+    from polymargin import tables
+
+    return tables.from_arrays(dataset.name, dataset.X, dataset.y, dataset.feature_names, dataset.nominal)
