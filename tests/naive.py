@@ -1,8 +1,17 @@
 """Slow, obvious oracles: every formula of the papers written once more, without cleverness.
 
 The functions here share nothing with the library. They loop, they form every matrix, they refit n times. The
-test-suite compares the library's fast routines with them. "Seed 000" is Van Gestel et al. (2002), *Multiclass
-LS-SVMs: Moderated Outputs and Coding-Decoding Schemes*.
+test-suite compares the library's fast routines with them.
+
+References
+----------
+- Van Gestel, Suykens, Lanckriet, Lambrechts, De Moor and Vandewalle (2002). Multiclass LS-SVMs: Moderated Outputs and
+  Coding-Decoding Schemes. Neural Processing Letters 15.
+- Bravo, L'Huillier, Lobato and Weber (2010). Probability Estimation for Multiclass Problems Combining SVMs and Neural
+  Networks. Neural Network World.
+- Allwein, Schapire and Singer (2000). Reducing Multiclass to Binary: A Unifying Approach for Margin Classifiers.
+  Journal of Machine Learning Research 1, 113-141.
+- Platt, Cristianini and Shawe-Taylor (2000). Large Margin DAGs for Multiclass Classification. NIPS 12.
 
 Conventions
 -----------
@@ -23,7 +32,7 @@ from scipy.special import logsumexp
 
 
 def kernel_matrix(kind, X, Z, gamma=1.0, degree=3, coef0=1.0, share=0.3, ratio=1.0):
-    """Gram matrix between the rows of X and of Z, entry by entry (seed 000 §2.1).
+    """Gram matrix between the rows of X and of Z, entry by entry (Van Gestel et al. 2002, §2.1).
 
     linear x·z; poly (gamma x·z + coef0)^degree; rbf exp(-gamma |x - z|²); laplacian exp(-gamma |x - z|_1);
     blend, a sum of the last two: share of the Laplacian, with gamma times ratio, and the rest of the Gaussian.
@@ -68,7 +77,7 @@ def poly2_features(X, gamma, coef0):
 
 
 def lssvm_solve(K, y, C, sample_weight=None):
-    """Dual coefficients and bias (a, b) of the LS-SVM in regression form (seed 000 eq. (6)).
+    """Dual coefficients and bias (a, b) of the LS-SVM in regression form (Van Gestel et al. 2002, eq. (6)).
 
     Minimises ½|w|² + (C/2) Σ s_i e_i², e_i = y_i - w·φ_i - b, by the dense bordered system
     [[0, 1ᵀ], [1, K + diag(1/(C s))]] [b; a] = [0; y]. A row of weight 0 takes no part and has a = 0.
@@ -97,7 +106,7 @@ def lssvm_solve(K, y, C, sample_weight=None):
 
 
 def lssvm_solve_classification_form(K, y, C):
-    """Support values and bias (alpha, b) from seed 000 eq. (4), with Ω_ij = y_i y_j K_ij and mu/zeta = 1/C.
+    """Support values and bias (alpha, b) from Van Gestel et al. 2002, eq. (4), Ω_ij = y_i y_j K_ij, mu/zeta = 1/C.
 
     y must be ±1. Then alpha_i y_i is the a_i of `lssvm_solve`.
     """
@@ -113,7 +122,7 @@ def lssvm_solve_classification_form(K, y, C):
 
 
 def lssvm_predict(K_new, a, b):
-    """Margins z(x) = Σ_i a_i K(x, x_i) + b, seed 000 eq. (5); K_new has one row per new point."""
+    """Margins z(x) = Σ_i a_i K(x, x_i) + b, Van Gestel et al. 2002, eq. (5); K_new has one row per new point."""
     return np.asarray(K_new) @ a + b
 
 
@@ -204,7 +213,7 @@ def centred_eigenvalues(K):
 
 
 def log_evidence(K, y, mu, zeta, sample_weight=None):
-    """Log p(D | mu, zeta, H), the denominator of seed 000 eq. (7), exact, from function space.
+    """Log p(D | mu, zeta, H), the denominator of Van Gestel et al. 2002, eq. (7), exact, from function space.
 
     With w ~ N(0, I/mu) integrated out and e_i ~ N(0, 1/zeta): y | b ~ N(b 1, Σ), Σ = K/mu + I/zeta. The
     prior on b is flat; the integral of this Gaussian over b is, with b̂ = 1ᵀΣ⁻¹y / 1ᵀΣ⁻¹1 and r = y - b̂ 1,
@@ -239,7 +248,7 @@ def log_evidence(K, y, mu, zeta, sample_weight=None):
 
 
 def energies(K, y, C):
-    """E_W = ½|w|² and E_D = ½ Σ e_i² at the optimum of seed 000 eq. (2), from the fitted LS-SVM itself."""
+    """E_W = ½|w|² and E_D = ½ Σ e_i² at the optimum of Van Gestel et al. 2002, eq. (2), from the fitted LS-SVM."""
     a, b = lssvm_solve(K, y, C)
     e = np.asarray(y, dtype=float) - lssvm_predict(K, a, b)
     return 0.5 * a @ np.asarray(K, dtype=float) @ a, 0.5 * np.sum(e**2)
@@ -260,7 +269,7 @@ def evidence_mu_zeta_given_C(K, y, C):
 
 
 def evidence_mu_zeta_brute(K, y):
-    """Level 2 of seed 000 §2.2 by brute force: (mu, zeta, log evidence) that maximise `log_evidence`.
+    """Level 2 of Van Gestel et al. 2002, §2.2 by brute force: (mu, zeta, log evidence) that maximise `log_evidence`.
 
     A grid of 25 × 25 over (log mu, log zeta), then Nelder-Mead from every local maximum of the grid. Where
     the evidence has no interior maximum (a flat or an unbounded direction, see test_naive) the result lies
@@ -321,7 +330,7 @@ def evidence_log_model(K, y, mu, zeta):
 
 
 def predictive_variance_primal(Phi, phi_new, mu, zeta, sample_weight=None):
-    """σ_z² = gᵀH⁻¹g of seed 000 §2.2, in the primal, with g = [φ(x); 1] and explicit features.
+    """σ_z² = gᵀH⁻¹g of Van Gestel et al. 2002, §2.2, in the primal, with g = [φ(x); 1] and explicit features.
 
     H is the Hessian of mu/2 |w|² + zeta/2 Σ s_i (y_i - w·φ_i - b)² with respect to [w; b]:
     the sum over i of zeta s_i [φ_i; 1][φ_i; 1]ᵀ, plus mu on the diagonal of w and nothing on that of b.
@@ -342,7 +351,7 @@ def predictive_variance_primal(Phi, phi_new, mu, zeta, sample_weight=None):
 
 
 def predictive_variance_printed(K, k_new, k_new_new, y, mu, zeta, sign=-1):
-    """σ_z² by seed 000 eq. (12) term by term; `sign` is that of its fifth term (2/N) mu⁻¹ θᵀY.
+    """σ_z² by Van Gestel et al. 2002, eq. (12) term by term; `sign` is that of its fifth term (2/N) mu⁻¹ θᵀY.
 
     sign=+1 is the equation as printed, sign=-1 the corrected one. k_new holds K(x, x_i) for one
     new point (a float comes back) or one row per point, with k_new_new = K(x, x) to match.
@@ -383,7 +392,7 @@ def predictive_variance_printed(K, k_new, k_new_new, y, mu, zeta, sign=-1):
 
 
 def one_vs_one(K):
-    """One column per pair i < j, in the order (0,1), (0,2), ...: class i has -1, j has +1 (seed 000 §1)."""
+    """One column per pair i < j, in order (0,1), (0,2), ...: class i has -1, j has +1 (Van Gestel et al. 2002, §1)."""
     columns = []
     for i, j in itertools.combinations(range(K), 2):
         column = [0] * K
@@ -393,12 +402,12 @@ def one_vs_one(K):
 
 
 def one_vs_all(K):
-    """Column k is +1 for class k and -1 for all others (seed 000 §1)."""
+    """Column k is +1 for class k and -1 for all others (Van Gestel et al. 2002, §1)."""
     return np.array([[1 if k == m else -1 for m in range(K)] for k in range(K)])
 
 
 def exhaustive_columns(K):
-    """All 2^(K-1) - 1 non-constant ±1 columns up to sign, +1 for class 0 (seed 000 §5: ECOC's candidates)."""
+    """All 2^(K-1) - 1 non-constant ±1 columns, +1 for class 0 (ECOC's candidates; Van Gestel et al. 2002, §5)."""
     columns = []
     for rest in itertools.product([1, -1], repeat=K - 1):
         if -1 in rest:
@@ -407,7 +416,7 @@ def exhaustive_columns(K):
 
 
 def codebook_distance(M):
-    """K×K matrix of Σ_l (1 - M_il M_jl)/2; a don't care counts ½, also on the diagonal (seed 000 §5)."""
+    """K×K matrix of Σ_l (1 - M_il M_jl)/2; a don't care counts ½, also on the diagonal (Van Gestel et al. 2002, §5)."""
     M = np.asarray(M, dtype=float)
     K, L = M.shape
     D = np.zeros((K, K))
@@ -430,9 +439,9 @@ def _best_then_margin(scores, M, z_row):
 
 
 def hamming_decode(M, z):
-    """Labels of least Hamming distance Σ_l (1 - M_kl sign(z_l))/2, a don't care counts ½ (seed 000 §1, §5).
+    """Labels of least Hamming distance Σ_l (1 - M_kl sign(z_l))/2, a don't care counts ½ (Van Gestel et al. 2002, §5).
 
-    Ties go to the largest Σ_l M_kl z_l, which for one-vs-all is the largest output, as in seed 000 §5.
+    Ties go to the largest Σ_l M_kl z_l, which for one-vs-all is the largest output, as in Van Gestel et al. 2002, §5.
     """
     M, z = np.asarray(M, dtype=float), np.asarray(z, dtype=float)
     labels = []
@@ -445,7 +454,7 @@ def hamming_decode(M, z):
 
 
 def binary_loss(loss, margin):
-    """Loss of one bit at margin m z: squared, hinge, logistic or exponential (seed 000's ref. 1)."""
+    """Loss of one bit at margin m z: squared, hinge, logistic or exponential (Allwein et al. 2000)."""
     if loss == "squared":
         return (1.0 - margin) ** 2
     if loss == "hinge":
@@ -458,7 +467,7 @@ def binary_loss(loss, margin):
 
 
 def loss_decode(M, z, loss):
-    """Labels of least total loss, and the n×K totals; a don't care adds loss(0) (seed 000 §1, its ref. 1)."""
+    """Labels of least total loss, and the n×K totals; a don't care adds loss(0) (Allwein et al. 2000)."""
     M, z = np.asarray(M, dtype=float), np.asarray(z, dtype=float)
     totals = np.zeros((len(z), len(M)))
     for i in range(len(z)):
@@ -469,7 +478,7 @@ def loss_decode(M, z, loss):
 
 
 def votes_decode(M, z):
-    """Max-wins for one-vs-one codebooks (seed 000 §1): one vote per column, half a vote to each where z = 0.
+    """Max-wins for one-vs-one codebooks (Van Gestel et al. 2002, §1): one vote per column, half to each where z = 0.
 
     Ties go to the largest Σ_l M_kl z_l. It is `hamming_decode` in other words: distance = (L+K-1)/2 - votes.
     """
@@ -492,7 +501,7 @@ def votes_decode(M, z):
 
 
 def dag_decode(M, z):
-    """Decision DAG for one-vs-one codebooks (seed 000 §1, its ref. 14): first against last, the loser leaves.
+    """Decision DAG for one-vs-one codebooks (Platt et al. 2000): first against last, the loser leaves.
 
     Where the deciding margin is exactly 0 the first of the two stays.
     """
@@ -517,12 +526,12 @@ def dag_decode(M, z):
 
 
 def bit_density(bit, z, variance):
-    """P(x | y = bit) of seed 000 eq. (11): the density N(1 - bit z; 0, v) with v = 1/zeta + σ_z²."""
+    """P(x | y = bit) of Van Gestel et al. 2002, eq. (11): the density N(1 - bit z; 0, v) with v = 1/zeta + σ_z²."""
     return np.exp(-((1.0 - bit * z) ** 2) / (2.0 * variance)) / np.sqrt(2.0 * np.pi * variance)
 
 
 def bayes_enumerate(M, z, variance, priors):
-    """Posteriors n×K of seed 000 eq. (18) by plain products of densities; codebooks without don't cares."""
+    """Posteriors n×K of Van Gestel et al. 2002, eq. (18), by products of densities; codebooks without don't cares."""
     M = np.asarray(M)
     if np.any(M == 0):
         raise ValueError("eq. (18) is for codebooks without don't cares")
@@ -538,7 +547,7 @@ def bayes_enumerate(M, z, variance, priors):
 
 
 def bayes_enumerate_log(M, z, variance, priors):
-    """Log posteriors n×K by the weighted squared errors of seed 000 eq. (19); safe where (18) underflows."""
+    """Log posteriors n×K by weighted squared errors, Van Gestel et al. 2002, eq. (19); safe where (18) underflows."""
     M = np.asarray(M)
     if np.any(M == 0):
         raise ValueError("eq. (19) is for codebooks without don't cares")
@@ -554,7 +563,7 @@ def bayes_enumerate_log(M, z, variance, priors):
 
 
 def bayes_sequential(M, z, variance, priors, keep_mass=True):
-    """Posteriors n×K bit by bit, seed 000 eqs. (17) and (20), in plain probability space.
+    """Posteriors n×K bit by bit, Van Gestel et al. 2002, eqs. (17) and (20), in plain probability space.
 
     A class whose bit is a don't care keeps its probability. The others are multiplied by their density and
     divided by the sum of these products; with keep_mass=True they are then multiplied by the
@@ -580,7 +589,7 @@ def bayes_joint(M, z, variance, priors):
     """Order-free Bayesian decoding with don't cares: P_m ∝ prior_m Π_{l: M_ml ≠ 0} p(z_l | M_ml) / Z_l.
 
     Z_l is the average density of bit l over the classes that use it, weighted by their priors, so a don't
-    care counts as the neutral factor 1. Without don't cares this is seed 000 eq. (18).
+    care counts as the neutral factor 1. Without don't cares this is Van Gestel et al. 2002, eq. (18).
     """
     M = np.asarray(M)
     posteriors = np.zeros((len(z), len(M)))
@@ -597,12 +606,12 @@ def bayes_joint(M, z, variance, priors):
 
 
 # --------------------------------------------------------------------------------------------------
-# Sigmoids, coupling and softmax ("seed 003" is Bravo et al. (2010))
+# Sigmoids, coupling and softmax
 # --------------------------------------------------------------------------------------------------
 
 
 def platt_sigmoid(f, positive, weights=None):
-    """A and B of seed 003 eq. (4) by a derivative-free search on the likelihood with Platt's smoothed targets."""
+    """A and B of Bravo et al. 2010, eq. (4), by derivative-free search; the likelihood has Platt's smoothed targets."""
     f = np.asarray(f, dtype=float)
     weights = np.ones(len(f)) if weights is None else np.asarray(weights, dtype=float)
     above = sum(w for w, side in zip(weights, positive, strict=True) if side)
@@ -622,7 +631,7 @@ def platt_sigmoid(f, positive, weights=None):
 
 
 def couple_pairs(R, method, q=None):
-    """p of one row from its K×K matrix R of r_ik, by seed 003's definitions (with corrections)."""
+    """p of one row from its K×K matrix R of r_ik, by the definitions of Bravo et al. 2010 (with corrections)."""
     K = len(R)
     pairs = [(i, k) for i in range(K) for k in range(K) if i != k]
     if method == "pkpd":  # eq. (10), then normalised
