@@ -520,7 +520,7 @@ def test_progress_is_shown(monkeypatch):
 
     monkeypatch.setattr(estimator_module, "shown", told)
     KernelLogisticClassifier(verbose=1).fit(X[:20], Y[:20])
-    assert str(steps[0]) == f"choosing C and gamma: 0 of {selection.KERNELS} kernels"
+    assert str(steps[0]) == f"choosing C and gamma: 0 of {selection.N_KERNELS} kernels"
     assert steps[-1].done == steps[-1].total
 
 

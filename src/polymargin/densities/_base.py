@@ -61,21 +61,48 @@ class DensityClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Return the class probabilities of new rows, shape (n_samples, K), in the order of ``classes_``."""
+        """Return the class probabilities of new rows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K)
+            The probabilities, in the order of ``classes_``.
+        """
         check_is_fitted(self)
         rows = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return self._new_posteriors(self._sample, self._sample.centred(rows))
 
     def predict(self, X: ArrayLike) -> Array:
-        """Return the most probable class of every row, shape (n_samples,); of equal ones the first."""
+        """Return the most probable class of every row, of equal ones the first.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The labels.
+        """
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(axis=1)]
 
     def training_proba(self) -> Array:
-        """Return the soft labels of the training rows, shape (n_samples, K).
+        """Return the soft labels of the training rows.
 
         A row counts itself. (A row that had weight zero is none of the training rows, and gets what `predict_proba`
         says of it.)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K)
+            The probabilities, in the order of ``classes_``.
         """
         check_is_fitted(self)
         proba = np.empty((self._kept.size, self.classes_.size))
@@ -85,10 +112,26 @@ class DensityClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return proba
 
     def soft_labels(self, X: Any, class_index: Array, weights: Array, n_classes: int) -> Array:
-        """Return the soft labels of rows that are validated already, shape (n, K), from those of positive weight.
+        """Return the soft labels of rows that are validated already, from those of positive weight.
 
-        Nothing is stored. The other rows, and the classes that have no row, get zeros. Where the rows are fewer than
-        the neighbours that are asked for, all of them are the neighbours.
+        Nothing is stored. Where the rows are fewer than the neighbours that are asked for, all of them are the
+        neighbours.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+            Rows.
+        class_index : ndarray of int, shape (n,)
+            Their classes.
+        weights : ndarray of shape (n,)
+            Their weights.
+        n_classes : int
+            K.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            The probabilities; zeros for rows of weight zero, and for classes that have no row.
         """
         kept = np.flatnonzero(weights)
         sample = Sample.of(X[kept], class_index[kept], weights[kept], n_classes)

@@ -212,8 +212,8 @@ def window_counts(sample: Sample, queries: Any, radius: float) -> Array:
         distance, place = np.concatenate(found), np.concatenate(index).astype(np.intp)
         query = np.repeat(np.arange(lengths.size), lengths)
         doubtful = np.flatnonzero(np.abs(distance**2 - reach**2) <= slack + 4.0 * TIE * reach**2)
-        for few in blocks(doubtful.size, 24.0 * some.shape[1]):
-            again = doubtful[few]
+        for block in blocks(doubtful.size, 24.0 * some.shape[1]):
+            again = doubtful[block]
             distance[again] = distances(some[query[again]], sample.rows[place[again]])
         counts[part] = _matrix(distance <= reach, place, lengths, sample.n_rows) @ sample.counts
     return counts

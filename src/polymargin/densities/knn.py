@@ -31,6 +31,16 @@ class KNNPosterior(DensityClassifier):
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
+    See Also
+    --------
+    WindowPosterior : Class probabilities by the rows in a window.
+    PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
+
+    References
+    ----------
+    .. [1] Gönen, M., Tanuğur, A. G. and Alpaydın, E. (2008). Multiclass Posterior Probability Support Vector Machines.
+       IEEE Transactions on Neural Networks 19.
+
     Examples
     --------
     >>> from polymargin import KNNPosterior

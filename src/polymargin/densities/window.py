@@ -47,6 +47,18 @@ class WindowPosterior(DensityClassifier):
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
+    See Also
+    --------
+    KNNPosterior : Class probabilities by the nearest neighbours.
+    PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
+
+    References
+    ----------
+    .. [1] Tao, Q., Wu, G., Wang, F. and Wang, J. (2005). Posterior Probability Support Vector Machines for Unbalanced
+       Data. IEEE Transactions on Neural Networks 16, 1561-1573.
+    .. [2] Gönen, M., Tanuğur, A. G. and Alpaydın, E. (2008). Multiclass Posterior Probability Support Vector Machines.
+       IEEE Transactions on Neural Networks 19.
+
     Examples
     --------
     >>> from polymargin import WindowPosterior

@@ -50,7 +50,24 @@ class HingeClassifier(DichotomyClassifier):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Any:
-        """Fit the machines and the decoder; see `DichotomyClassifier.fit`."""
+        """Fit the machines and the decoder.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Training rows; the square Gram matrix for ``kernel="precomputed"``.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights.
+        groups : array-like of shape (n_samples,), default=None
+            The group of every row; folds keep the rows of a group together.
+
+        Returns
+        -------
+        self : estimator
+            The fitted estimator.
+        """
         super().fit(X, y, sample_weight, groups)
         # Only the decoder needed the rows that are no support vectors.
         self.bank_ = self.bank_.without_training()

@@ -103,6 +103,17 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
+    See Also
+    --------
+    LSSVMClassifier : Least-squares dichotomies, tuned and calibrated by leave-one-out outputs.
+    AutoKernelClassifier : Several least-squares classifiers, pooled by their log-loss on rows held out.
+    PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
+
+    References
+    ----------
+    .. [1] Zhu, J. and Hastie, T. (2005). Kernel Logistic Regression and the Import Vector Machine. Journal of
+       Computational and Graphical Statistics 14, 185-205.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -245,29 +256,29 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
             return float(self.C), float(gamma)
         unit = data.kernel.unit_gamma(data.X, rows.weights)
         count = Count(progress, "choosing C and gamma", "kernels")
-        count.expect(log_loss.KERNELS if gamma is None else 2)
-        few, more = (self._part(data, base, rows, size) for size in log_loss.SAMPLED)
+        count.expect(log_loss.N_KERNELS if gamma is None else 2)
+        small, large = (self._sample(data, base, rows, size) for size in log_loss.SAMPLED)
         choice = log_loss.choose(
             data.kernel,
-            few,
-            more,
+            small,
+            large,
             gammas=(lambda point: unit * 2.0 ** (point / 2)) if gamma is None else gamma,
             C=None if self.C is None else float(self.C) * scale,
             count=count,
         )
         return 1.0 / choice.ridge / scale if self.C is None else float(self.C), choice.gamma
 
-    def _part(self, data: TrainingRows, base: Array, rows: Observations, size: int) -> log_loss.Part:
+    def _sample(self, data: TrainingRows, base: Array, rows: Observations, size: int) -> log_loss.SampledRows:
         """Return a stratified sample of the rows, all of them if no more than `size` differ."""
         if len(base) <= size:
-            return log_loss.Part(base, rows)
+            return log_loss.SampledRows(base, rows)
         share = size / data.class_index.size
         kept = data.deal.sample(share)
         while not rows.targets[kept].any(axis=0).all():  # a class that is rare in all of its groups
             share *= 2.0
             kept = data.deal.sample(share)
         cells, sample = rows.take(kept)
-        return log_loss.Part(base[np.ix_(cells, cells)], sample)
+        return log_loss.SampledRows(base[np.ix_(cells, cells)], sample)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the logits f of the classes, by which rows can be ranked.

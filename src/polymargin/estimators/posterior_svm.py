@@ -123,6 +123,22 @@ class PosteriorSVMClassifier(HingeClassifier):
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
+    See Also
+    --------
+    SVMClassifier : Hinge loss, with the parameters of ``SVC`` and any coding and decoding.
+    LSSVMClassifier : Least-squares dichotomies, tuned and calibrated by leave-one-out outputs.
+    KNNPosterior : Class probabilities by the nearest neighbours.
+    WindowPosterior : Class probabilities by the rows in a window.
+
+    References
+    ----------
+    .. [1] Gönen, M., Tanuğur, A. G. and Alpaydın, E. (2008). Multiclass Posterior Probability Support Vector Machines.
+       IEEE Transactions on Neural Networks 19.
+    .. [2] Tao, Q., Wu, G., Wang, F. and Wang, J. (2005). Posterior Probability Support Vector Machines for Unbalanced
+       Data. IEEE Transactions on Neural Networks 16, 1561-1573.
+    .. [3] Weston, J. and Watkins, C. (1998). Multi-class Support Vector Machines. Technical Report CSD-TR-98-04, Royal
+       Holloway, University of London.
+
     Examples
     --------
     A quarter of the labels is wrong:

@@ -119,11 +119,25 @@ default="one-vs-one"
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
+    See Also
+    --------
+    PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
+    LSSVMClassifier : Least-squares dichotomies, tuned and calibrated by leave-one-out outputs.
+    sklearn.svm.SVC : scikit-learn's support vector machine, one-vs-one.
+
     Notes
     -----
     The hinge loss only asks on which side of the boundary a row lies. Where rows with the same features occur in both
     classes, as with nominal features, the outputs of a machine approach −1 or +1 in every such cell, whatever the
     frequencies, and no decoder can tell the cells apart. `PosteriorSVMClassifier` and `LSSVMClassifier` can.
+
+    References
+    ----------
+    .. [1] Allwein, E., Schapire, R. and Singer, Y. (2000). Reducing Multiclass to Binary: A Unifying Approach for
+       Margin Classifiers. Journal of Machine Learning Research 1, 113-141.
+    .. [2] Mayoraz, E. and Alpaydın, E. (1998). Support Vector Machines for Multi-Class Classification. IDIAP-RR 98-06.
+    .. [3] Van Gestel, T., Suykens, J. A. K., Lanckriet, G., Lambrechts, A., De Moor, B. and Vandewalle, J. (2002).
+       Multiclass LS-SVMs: Moderated Outputs and Coding-Decoding Schemes. Neural Processing Letters 15.
 
     Examples
     --------

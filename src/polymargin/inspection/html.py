@@ -15,7 +15,7 @@ from polymargin.inspection.tried import in_words, searches
 
 #: Names of more classes than this are not all written out.
 _NAMES = 8
-#: Honest probabilities that nobody has asked for yet are computed for at most this many outputs, in about 0.1 s.
+#: Honest probabilities that are not cached are computed for at most this many outputs, in about 0.1 s.
 _CHEAP = 20_000
 #: What is computed when first asked for, and kept under this name.
 _LAZY = {"loo_log_proba_": "_loo_log_proba", "loo_log_loss_": "_loo_log_proba"}

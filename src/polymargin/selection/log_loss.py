@@ -27,7 +27,7 @@ from polymargin.solvers.kernel_logistic import Observations, Solution, fit_and_l
 
 Array = NDArray[Any]
 
-__all__ = ["KERNELS", "SAMPLED", "Part", "choose", "log_losses"]
+__all__ = ["N_KERNELS", "SAMPLED", "SampledRows", "choose", "log_losses"]
 
 #: How many different rows the coarse search and the fine search look at.
 SAMPLED = (150, 500)
@@ -46,11 +46,11 @@ _LEAST_GAIN = 1e-3
 #: Tolerance and the most steps of a fit in the search.
 _TOL, _MAX_ITER = 1e-3, 60
 #: How many kernels are tried if the range does not move.
-KERNELS = len(COARSE) + 3
+N_KERNELS = len(COARSE) + 3
 
 
 @dataclass(frozen=True)
-class Part:
+class SampledRows:
     """Some of the rows: the base matrix (m, m) of the different ones, and the rows behind them."""
 
     base: Array
@@ -64,8 +64,8 @@ def log_losses(logits: Array, rows: Observations) -> Array:
 
 def choose(
     kernel: Kernel,
-    few: Part,
-    more: Part,
+    small: SampledRows,
+    large: SampledRows,
     *,
     gammas: Callable[[int], float] | float,
     C: float | None,
@@ -77,14 +77,14 @@ def choose(
     ----------
     kernel : Kernel
         The kernel.
-    few, more : Part
+    small, large : SampledRows
         The rows for the coarse and for the fine search, often the same.
     gammas : float or callable int -> float
         The fixed gamma, or the lattice of values to search.
     C : float or None
         The fixed C, or None to choose it.
     count : Count or None
-        Counts the kernels tried; it expects `KERNELS`, or two where gamma is given.
+        Counts the kernels tried; it expects `N_KERNELS`, or two where gamma is given.
 
     Returns
     -------
@@ -92,11 +92,11 @@ def choose(
         Its ridge is 1/C, its score minus the loss.
     """
     count = Count(None, "") if count is None else count
-    coarse = _Search(kernel, few, C, _COARSE_DECADES, _DECADES)
-    known = coarse.paths if more.rows is few.rows else {}
+    coarse = _Search(kernel, small, C, _COARSE_DECADES, _DECADES)
+    known = coarse.paths if large.rows is small.rows else {}
     if not callable(gammas):
         coarse.best(gammas, count)
-        fine = _Search(kernel, more, C, _FINE_DECADES, (coarse.decade,), known)
+        fine = _Search(kernel, large, C, _FINE_DECADES, (coarse.decade,), known)
         fine.best(gammas, count)
         return fine.smallest(gammas)
 
@@ -111,7 +111,7 @@ def choose(
         return choice
 
     best = climb(lambda point: attempt(coarse, point), {}, COARSE, COARSE.step, least_gain, count)
-    fine = _Search(kernel, more, C, _FINE_DECADES, (decade[best],), known)
+    fine = _Search(kernel, large, C, _FINE_DECADES, (decade[best],), known)
     points = (best, best - _FINE_STEP, best + _FINE_STEP)
     best = climb(lambda point: attempt(fine, point), {}, points, _FINE_STEP, least_gain, count)
     return fine.smallest(gammas(best))
@@ -133,7 +133,7 @@ class _Search:
     """
 
     kernel: Kernel
-    part: Part
+    sample: SampledRows
     C: float | None
     step: float
     decades: Sequence[float]
@@ -160,7 +160,7 @@ class _Search:
     def _path(self, gamma: float) -> _Path:
         if gamma not in self.paths:
             before = next(reversed(self.paths.values()), None)
-            self.paths[gamma] = _Path(self.kernel.apply(self.part.base, gamma), self.part.rows, before)
+            self.paths[gamma] = _Path(self.kernel.apply(self.sample.base, gamma), self.sample.rows, before)
         return self.paths[gamma]
 
     def smallest(self, gamma: float) -> Choice:
@@ -204,9 +204,9 @@ class _Path:
         if losses is None or least is None:
             return False
         shares = self.rows.weights / self.rows.weights.sum()
-        more = losses - least
-        mean = float(shares @ more)
-        deviations = shares * (more - mean)
+        excess = losses - least
+        mean = float(shares @ excess)
+        deviations = shares * (excess - mean)
         if self.rows.groups is not None:
             deviations = np.bincount(self.rows.groups, deviations)
         return mean <= _STANDARD_ERRORS * float(np.linalg.norm(deviations))
