@@ -135,7 +135,18 @@ class DichotomyClassifier(KernelClassifier):
         return rows if data.soft_labels is None else rows.divided(data.soft_labels)
 
     def predict(self, X: ArrayLike) -> Array:
-        """Return the label of every row, shape (n_samples,): the class of the largest score or probability."""
+        """Return the label of every row: the class of the largest probability, or score where there are none.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The labels, which agree with `predict_proba`, rounding included.
+        """
         check_is_fitted(self)
         outputs = self._new_outputs(X)
         scores = self.decoder_.scores(outputs)
@@ -145,7 +156,20 @@ class DichotomyClassifier(KernelClassifier):
         return self.classes_[scores.argmax(axis=1)]
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Return the classes' scores, shape (n_samples, K); for two classes the difference, shape (n_samples,)."""
+        """Return the scores of the classes, by which rows can be ranked.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K), or (n_samples,) for two classes
+            What the decoder maximises: log-probabilities where there are probabilities, else votes or negative losses.
+            For two classes the score of the second less the one of the first, or the margin of the only machine where
+            the decoder does not learn.
+        """
         check_is_fitted(self)
         outputs = self._new_outputs(X)
         fixed = not (self.decoder_.probabilistic or self.decoder_.learns)
@@ -157,18 +181,51 @@ class DichotomyClassifier(KernelClassifier):
 
     @available_if(_decoder_is_probabilistic)
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Return the logarithms of the class probabilities, shape (n_samples, K)."""
+        """Return the logarithms of the class probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K)
+            The log-probabilities, in the order of ``classes_``.
+        """
         check_is_fitted(self)
         assert isinstance(self.decoder_, ProbabilisticDecoder)
         return self.decoder_.log_proba(self._new_outputs(X))
 
     @available_if(_decoder_is_probabilistic)
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Return the class probabilities, shape (n_samples, K), in the order of ``classes_``."""
+        """Return the class probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K)
+            The probabilities, in the order of ``classes_``.
+        """
         return np.exp(self.predict_log_proba(X))
 
     def margins(self, X: ArrayLike) -> Array:
-        """Return the output of every machine, shape (n_samples, L), one column per column of ``codebook_``."""
+        """Return the output of every machine.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, L)
+            The margins, a column for each column of ``codebook_``.
+        """
         check_is_fitted(self)
         return self._outputs(self._new_rows(X), variances=False).margins
 

@@ -84,6 +84,19 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
+    See Also
+    --------
+    LSSVMClassifier : Least-squares dichotomies, tuned and calibrated by leave-one-out outputs.
+    KernelLogisticClassifier : All classes at once, by the cross-entropy, without dichotomies.
+    PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
+
+    References
+    ----------
+    .. [1] Suykens, J. A. K. and Vandewalle, J. (1999). Least Squares Support Vector Machine Classifiers. Neural
+       Processing Letters 9, 293-300.
+    .. [2] Genest, C. and Zidek, J. V. (1986). Combining Probability Distributions: A Critique and an Annotated
+       Bibliography. Statistical Science 1, 114-135 (logarithmic pools).
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -214,7 +227,18 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         return log_p
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Return the logarithms of the class probabilities, shape (n_samples, K)."""
+        """Return the logarithms of the class probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for members with a precomputed kernel.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, K)
+            The log-probabilities, in the order of ``classes_``.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         log_p = pooled(

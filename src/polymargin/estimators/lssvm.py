@@ -132,6 +132,25 @@ default="one-vs-one"
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
+    See Also
+    --------
+    AutoKernelClassifier : Several least-squares classifiers, pooled by their log-loss on rows held out.
+    SVMClassifier : Hinge loss, with the parameters of ``SVC`` and any coding and decoding.
+    PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
+    KernelLogisticClassifier : All classes at once, by the cross-entropy, without dichotomies.
+
+    References
+    ----------
+    .. [1] Suykens, J. A. K. and Vandewalle, J. (1999). Least Squares Support Vector Machine Classifiers. Neural
+       Processing Letters 9, 293-300.
+    .. [2] Van Gestel, T., Suykens, J. A. K., Lanckriet, G., Lambrechts, A., De Moor, B. and Vandewalle, J. (2002).
+       Multiclass LS-SVMs: Moderated Outputs and Coding-Decoding Schemes. Neural Processing Letters 15.
+    .. [3] Mayoraz, E. and Alpaydın, E. (1998). Support Vector Machines for Multi-Class Classification. IDIAP-RR 98-06.
+    .. [4] Shim, J., Bae, J. and Hwang, C. (2008). Multiclass Classification via Least Squares Support Vector Machine
+       Regression.
+    .. [5] Bravo, C., L'Huillier, G., Lobato, J. L. and Weber, R. (2010). Probability Estimation for Multiclass Problems
+       Combining SVMs and Neural Networks. Neural Network World.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -281,7 +300,18 @@ default="one-vs-one"
         return self.bank_.outputs(X, variances=variances)
 
     def variances(self, X: ArrayLike) -> Array:
-        """Return σ_z², every machine's own uncertainty about its output, shape (n_samples, L)."""
+        """Return σ_z², the variance of every machine's output given the training rows (Van Gestel et al. 2002, eq. 12).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, L)
+            The variances, a column for each column of ``codebook_``.
+        """
         check_is_fitted(self)
         variances = self._outputs(self._new_rows(X), variances=True).variances
         assert variances is not None
