@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -187,16 +185,7 @@ def _usable(dataset: Dataset) -> Dataset:
     chosen = tables.choose_features(datasets.examples_of(dataset))
     for line in chosen.notes:
         note(line)
-    places = {name: place for place, name in enumerate(dataset.feature_names)}
-    kept = [places[name] for name in chosen.frame]
-    nominal = tuple(name for name in dataset.nominal if name in chosen.frame)
-    X = dataset.X[:, kept]
-    return replace(
-        dataset,
-        X=X if nominal else X.astype(np.float64),
-        feature_names=tuple(chosen.frame),
-        nominal=nominal,
-    )
+    return dataset.select(chosen.frame)
 
 
 def _comparison(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -120,6 +120,40 @@ class Dataset:
             source=f"{self.source}; {note}" if note else self.source,
             split=split,
             extras={key: values[index] for key, values in self.extras.items()},
+        )
+
+    def select(self, feature_names: Iterable[str], note: str = "") -> Dataset:
+        """Keep some columns.
+
+        Parameters
+        ----------
+        feature_names : iterable of str
+            Names of the columns to keep, in the order wanted.
+        note : str
+            What was done, appended to `source`.
+
+        Returns
+        -------
+        Dataset
+            With float64 `X` if no column of texts is left.
+
+        Examples
+        --------
+        >>> X = np.array([["red", 1.0], ["blue", 2.0]], dtype=object)
+        >>> toy = Dataset("toy", X, np.array([0, 1]), ("colour", "size"), "here", nominal=("colour",))
+        >>> toy.select(["size"]).X
+        array([[1.],
+               [2.]])
+        """
+        names = tuple(feature_names)
+        places = {name: place for place, name in enumerate(self.feature_names)}
+        X, nominal = self.X[:, [places[name] for name in names]], set(self.nominal).intersection(names)
+        return replace(
+            self,
+            X=X if nominal or X.dtype != object else X.astype(np.float64),
+            feature_names=names,
+            nominal=tuple(name for name in self.nominal if name in nominal),
+            source=f"{self.source}; {note}" if note else self.source,
         )
 
     def __repr__(self) -> str:

@@ -81,14 +81,8 @@ def drop_constant_columns(dataset: Dataset) -> Dataset:
     X, missing = dataset.X, dataset.missing
     same = ((X[:1] == X) & ~missing) | (missing & missing[:1])
     keep = ~same.all(axis=0)
-    names = tuple(np.array(dataset.feature_names, dtype=object)[keep])
-    return replace(
-        dataset,
-        X=X[:, keep],
-        feature_names=names,
-        nominal=tuple(name for name in dataset.nominal if name in names),
-        source=f"{dataset.source}; {np.count_nonzero(~keep)} constant columns dropped",
-    )
+    names = [name for name, kept in zip(dataset.feature_names, keep, strict=True) if kept]
+    return dataset.select(names, note=f"{np.count_nonzero(~keep)} constant columns dropped")
 
 
 def one_hot(dataset: Dataset, *, categories: Sequence[Any] | None = None) -> Dataset:
