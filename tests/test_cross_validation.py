@@ -9,9 +9,9 @@ from sklearn.svm import SVC
 from conftest import blobs
 from polymargin import SVMClassifier
 from polymargin.codebooks import CODINGS
-from polymargin.comparison import Hinge, compare_codings
 from polymargin.kernels import Linear
 from polymargin.machines import TrainingRows
+from polymargin.papers._codings import Hinge, compare_codings
 from polymargin.selection import cross_validate_svm
 from polymargin.selection.folds import training_folds
 

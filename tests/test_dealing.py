@@ -247,8 +247,8 @@ def test_effective_weights_sum_to_the_number_of_independent_rows():
 def test_rows_of_different_weight_or_in_groups_are_not_merged():
     rows, y = np.repeat(X[:5], 4, axis=0), np.repeat(Y[:5], 4)
     weights = np.tile([1.0, 1.0, 2.0, 2.0], 5)
-    assert TrainingRows(RBF(), rows, y, np.ones(20)).distinct.first.size == 5
-    assert TrainingRows(RBF(), rows, y, weights).distinct.first.size == 10
-    assert TrainingRows(RBF(), rows, y, np.ones(20), groups=np.arange(20) // 2).distinct.first.size == 20
+    assert TrainingRows(RBF(), rows, y, np.ones(20)).distinct().first.size == 5
+    assert TrainingRows(RBF(), rows, y, weights).distinct().first.size == 10
+    assert TrainingRows(RBF(), rows, y, np.ones(20), groups=np.arange(20) // 2).distinct().first.size == 20
     soft = np.tile(np.array([[0.5, 0.5], [0.5, 0.5], [0.6, 0.4], [0.6, 0.4]]), (5, 1))
-    assert TrainingRows(RBF(), rows, np.zeros(20, dtype=int), np.ones(20), soft).distinct.first.size == 10
+    assert TrainingRows(RBF(), rows, np.zeros(20, dtype=int), np.ones(20), soft).distinct().first.size == 10

@@ -156,11 +156,11 @@ def banks(monkeypatch, name, coding, C, weighting="ones", rows=X, gamma=0.6, **m
         return fit_lssvm_bank(data, book, C=C, gamma=gamma, keep_factors=False, **more)
 
     thin = bank()
-    assert thin.data.features is not None
+    assert thin.expansion is not None
     with monkeypatch.context() as patch:
-        patch.setattr(lssvm, "features_to_use", lambda data, groups: None)
+        patch.setattr(lssvm, "n_features_to_use", lambda data, groups: None)
         whole = bank()
-    assert whole.data.features is None
+    assert whole.expansion is None
     return thin, whole
 
 
@@ -183,7 +183,7 @@ def test_machines_by_features_are_the_dense_solve():
     bank = fit_lssvm_bank(
         TrainingRows(kernel, X, Y, np.ones(60)), one_vs_all(3), C=2.0, gamma=0.6, keep_factors=False
     )
-    assert bank.data.features is not None
+    assert bank.expansion is not None
     K = naive.kernel_matrix(X=X, Z=X, kind="poly", gamma=0.6, degree=2, coef0=0.7)
     targets = 2.0 * np.eye(3)[Y] - 1.0
     a, b = naive.lssvm_solve(K, targets, 2.0, np.ones(60))
@@ -294,7 +294,7 @@ def test_a_small_ridge_costs_no_more_digits_than_with_the_kernel_matrix(monkeypa
     # Coefficients of the size of C cancel in every margin.
     thin, whole = banks(monkeypatch, "poly", "one-vs-all", C)
     design = np.column_stack([np.ones(60), thin.data.kernel.features(X).values])
-    scales = np.append(1.0, np.sqrt(thin.data.features.powers(0.6)))
+    scales = np.append(1.0, np.sqrt(thin.kernel.features(thin.data.X).powers(0.6)))
     design *= scales
     ridge = np.diag(np.append(0.0, np.full(scales.size - 1, C**-0.5)))
     targets = np.vstack([2.0 * np.eye(3)[Y] - 1.0, np.zeros((scales.size, 3))])
@@ -364,7 +364,6 @@ def test_many_rows_of_few_features_need_no_kernel_matrix(monkeypatch):
 
     monkeypatch.setattr(Linear, "base", base)
     model = LSSVMClassifier(kernel="linear", coding="one-vs-all").fit(rows, labels)
-    assert model.bank_.data.features is None  # nothing of it is kept
     monkeypatch.undo()
     assert model.score(rows, labels) > 0.8
 
@@ -375,7 +374,7 @@ def test_rows_of_many_features_and_sparse_rows_keep_the_kernel_matrix():
     for rows in (np.random.default_rng(0).normal(size=(60, 40)), sparse.csr_array(X)):
         data = TrainingRows(Linear(), rows, Y, np.ones(60))
         bank = fit_lssvm_bank(data, one_vs_one(3), C=1.0, gamma=1.0, keep_factors=False)
-        assert bank.data.features is None
+        assert bank.expansion is None
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")

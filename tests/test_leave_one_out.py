@@ -9,8 +9,8 @@ from conftest import blobs
 from polymargin._progress import Count
 from polymargin.codebooks import minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Kernel, Laplacian, Linear, Polynomial, Precomputed
-from polymargin.machines import TrainingRows, fit_lssvm_bank
-from polymargin.machines.lssvm import row_groups
+from polymargin.machines import TrainingRows, Workspace, fit_lssvm_bank
+from polymargin.machines.lssvm import group_grams
 from polymargin.selection.leave_one_out import choose
 from polymargin.selection.press import press
 from polymargin.selection.samples import Samples
@@ -177,7 +177,7 @@ def problem(kernel, seed=0, n=60, K=3, book=None, weights=None, criterion="loo",
     rows, y = blobs(n=n, K=K, seed=seed, shift=1.0)
     weights = np.ones(n) if weights is None else weights
     data = TrainingRows(kernel, rows, y, weights, groups=groups)
-    groups = row_groups(data, one_vs_one(K) if book is None else book, criterion)[1]
+    groups = group_grams(Workspace(data), one_vs_one(K) if book is None else book, criterion)
     pool = [(number, np.arange(group.columns.size)) for number, group in enumerate(groups)]
     return groups, pool, kernel.unit_gamma(rows, weights)
 
@@ -268,7 +268,7 @@ def test_the_search_with_groups_finds_the_minimum_of_refits():
     (choice,) = choose(groups, [pool], criterion="loo", unit=unit, gamma=None, ridge=None, settings=EXACT)
 
     def value(gamma, ridge):
-        K = naive.kernel_matrix("rbf", group.data.X, group.data.X, gamma=gamma)
+        K = naive.kernel_matrix("rbf", group.workspace.rows.X, group.workspace.rows.X, gamma=gamma)
         return naive.lssvm_press(K, group.targets, 1 / ridge, None, names).sum() / 150
 
     reached = value(choice.gamma, choice.ridge)
@@ -319,7 +319,7 @@ def test_a_kernel_without_gamma_has_its_ridge_chosen():
     bank = fit_lssvm_bank(data, one_vs_one(3), C=None, gamma=None, selection="loo", pools=[np.arange(3)])
     assert_array_equal(bank.gamma, 1.0)
     assert np.unique(bank.C).size == 1
-    groups = row_groups(data, one_vs_one(3))[1]
+    groups = group_grams(Workspace(data), one_vs_one(3), "loo")
     pool = [(number, np.array([0])) for number in range(3)]
     values = cost_of(groups, pool, "loo", 1.0, np.geomspace(1e-5, 1e4, 300))
     assert cost_of(groups, pool, "loo", 1.0, 1 / bank.C[0])[0] <= 1.005 * values.min()

@@ -34,7 +34,7 @@ from polymargin import (
 from polymargin import load as load_model
 from polymargin.comparison import compare_codings
 from polymargin.inspection import selection_surface
-from polymargin.metrics import accuracy, brier_score, log_loss
+from polymargin.metrics import accuracy
 from polymargin.selection.settings import SearchSettings
 
 
@@ -186,32 +186,6 @@ def test_decoders_in_the_estimator_equal_the_oracles():
     assert_allclose(model.predict_proba(X_NEW[:50]), expected, atol=1e-10)
     hamming = LSSVMClassifier(decoding="hamming").fit(X, Y)
     assert_array_equal(hamming.predict(X_NEW), naive.hamming_decode(hamming.codebook_.matrix, z))
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_comparison_equals_the_estimators(shared):
-    codings, decodings = ("one-vs-one", "one-vs-all", "ecoc"), ("hamming", "loss", "bayes", "votes")
-    train, test = np.arange(60) < 40, np.arange(60) >= 40
-    scores = compare_codings(
-        X[train], Y[train], X[test], Y[test],
-        codings=codings, decodings=decodings, shared_parameters=shared, random_state=0,
-    )  # fmt: skip
-    assert len(scores) == 10  # voting reads one-vs-one alone
-    for score in scores:
-        model = LSSVMClassifier(
-            kernel="rbf",
-            coding=score.coding,
-            decoding=score.decoding,
-            selection="evidence",
-            shared_parameters=shared,
-            random_state=0,
-        ).fit(X[train], Y[train])
-        assert score.accuracy == model.score(X[test], Y[test])
-        assert (score.log_loss is None) == (score.decoding != "bayes")
-        if score.log_loss is not None:
-            log_proba = model.predict_log_proba(X[test])
-            assert_allclose(score.log_loss, log_loss(Y[test], log_proba), rtol=1e-6)
-            assert_allclose(score.brier, brier_score(Y[test], np.exp(log_proba)), rtol=1e-6)
 
 
 def test_comparison_refuses_labels_it_has_not_seen():

@@ -19,7 +19,8 @@ from polymargin import AutoKernelClassifier, Codebook, KNNPosterior, LSSVMClassi
 from polymargin.codebooks import resolve_codebook
 from polymargin.inspection import selection_surface
 from polymargin.kernels import RBF
-from polymargin.machines.lssvm import row_groups
+from polymargin.machines import Workspace
+from polymargin.machines.lssvm import group_grams
 from polymargin.selection import CrossValidation, leave_one_out
 from polymargin.selection.settings import SearchSettings
 
@@ -35,6 +36,8 @@ from polymargin.plots import (  # noqa: E402
     SelectionDisplay,
     decision_regions,
 )
+
+OCTAVES = SearchSettings().octaves
 
 
 @pytest.fixture(autouse=True)
@@ -257,6 +260,7 @@ def test_evidence_surface_is_that_of_refits(data):
 
 def test_gcv_surface_is_the_formula():
     X, y = blobs(n=40, K=2, d=2)
+    y = np.where(np.arange(40) % 5 == 0, 1 - y, y)  # else C is so large that the explicit inverse has no digits
     model = LSSVMClassifier(kernel="rbf", selection="gcv").fit(X, y)
     surface = selection_surface(model, n_C=3, n_gamma=3)
     n, targets = 40, np.where(y == 1, 1.0, -1.0) * model.codebook_.matrix[1, 0]
@@ -295,7 +299,7 @@ def test_samples_tell_much_the_same():
     X, y = blobs(n=300, K=2, d=2)
     model = LSSVMClassifier(kernel="rbf").fit(X, y)
     full = selection_surface(model, n_C=7, n_gamma=5)
-    model.search = SearchSettings(operations=10 * 9 * 150.0**3)  # which factor 150 rows for nine gammas
+    model.search = SearchSettings(operations=10 * len(OCTAVES) * 150.0**3)  # for 150 rows
     sampled = selection_surface(model, n_C=7, n_gamma=5)
     assert not np.array_equal(full.values, sampled.values)
     # But for the edge where machines interpolate, which takes all rows.
@@ -304,11 +308,11 @@ def test_samples_tell_much_the_same():
 
 def test_the_sample_is_that_of_the_search():
     X, y = blobs(n=240, K=3, d=2)
-    settings = SearchSettings(operations=10 * 9 * 3 * 60.0**3)
+    settings = SearchSettings(operations=10 * len(OCTAVES) * 3 * 60.0**3)
     model = LSSVMClassifier(kernel="rbf", search=settings, random_state=3).fit(X, y)
     surface = selection_surface(model, n_C=3, n_gamma=1)
-    groups = row_groups(model.bank_.data, model.codebook_, "loo")[1]
-    share = leave_one_out._affordable(groups, settings.operations / (10 * 9))
+    groups = group_grams(Workspace(model.bank_.data), model.codebook_, "loo")
+    share = leave_one_out._affordable(groups, settings.operations / (10 * len(OCTAVES)))
     kept = model.bank_.data.deal.sample(share, settings.least_rows)
     assert kept.size < 200
     expected = []

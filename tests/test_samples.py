@@ -8,8 +8,8 @@ import naive
 from conftest import blobs
 from polymargin.codebooks import minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
-from polymargin.machines import TrainingRows
-from polymargin.machines.lssvm import row_groups
+from polymargin.machines import TrainingRows, Workspace
+from polymargin.machines.lssvm import group_grams
 from polymargin.selection.samples import RIDGE_LIMITS, GroupedSamples, Part, Samples
 from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.thin import ThinMatrix
@@ -168,8 +168,8 @@ def test_groups_of_one_row_are_rows():
 
 def test_gcv_of_one_vs_all_counts_the_column_of_a_rows_own_class():
     data = TrainingRows(RBF(), X, Y, WEIGHTS["any"])
-    targets, (group,) = row_groups(data, one_vs_all(3), "gcv")
-    part = group.part(1.0, 1, False)
+    (group,) = group_grams(Workspace(data), one_vs_all(3), "gcv")
+    targets, part = group.targets, group.part(1.0, 1, False)
     assert_array_equal(part.counted, Y[:, None] == np.arange(3))
     costs = costs_of(Samples(RBF(), [part]), "gcv", 0.3, [0.2])
     K, H = gram("rbf", 0.3), naive.hat_matrix(gram("rbf", 0.3), 5.0, data.weights)
@@ -180,7 +180,7 @@ def test_gcv_of_one_vs_all_counts_the_column_of_a_rows_own_class():
         naive.lssvm_gcv(K, targets, 5.0, data.weights, Y[:, None] == np.arange(3)).sum(), expected
     )
     for book, selection in ((one_vs_all(3), "loo"), (one_vs_one(3), "gcv"), (minimal(3), "gcv")):
-        assert all(group.counted is None for group in row_groups(data, book, selection)[1])
+        assert all(group.counted is None for group in group_grams(Workspace(data), book, selection))
 
 
 def test_a_kernel_matrix_that_overflows_is_refused():
@@ -202,7 +202,7 @@ def test_a_part_holds_equal_rows_once(weighted):
     each = np.random.default_rng(1).permutation(each)
     weights = np.random.default_rng(2).choice([1.0, 2.0], each.size) if weighted else np.ones(each.size)
     data = TrainingRows(RBF(), X[each], Y[each], weights)
-    for group in row_groups(data, one_vs_one(3))[1]:
+    for group in group_grams(Workspace(data), one_vs_one(3), "loo"):
         part = group.part(1.0, 1, False)
         rows = each[group.rows]
         keys = {(row, weight) for row, weight in zip(rows, weights[group.rows], strict=True)}
@@ -220,7 +220,7 @@ def test_a_part_of_some_rows_is_the_deals_sample():
     rows, y = blobs(n=90, K=3, seed=2)
     data = TrainingRows(RBF(), rows, y, np.ones(90))
     chosen = data.deal.sample(0.3, 4)
-    for group in row_groups(data, one_vs_one(3))[1]:
+    for group in group_grams(Workspace(data), one_vs_one(3), "loo"):
         part = group.part(0.3, 4, False)
         own = np.intersect1d(group.rows, chosen)
         assert part.copies is None
@@ -235,7 +235,7 @@ def test_a_part_of_groups_has_some_rows_of_every_group_that_stand_for_all():
     names = np.random.default_rng(0).integers(0, 30, 90)
     number, totals = np.unique(names, return_inverse=True, return_counts=True)[1:]
     data = TrainingRows(RBF(), rows, y, np.ones(90), groups=number)
-    (group,) = row_groups(data, one_vs_all(3))[1]
+    (group,) = group_grams(Workspace(data), one_vs_all(3), "loo")
     for share in (0.5, 1.0):
         part = group.part(share, 2, False)
         sizes = sorted(size for block in part.left_out.blocks for size in [block.shape[1]] * len(block))
@@ -247,7 +247,7 @@ def test_a_part_of_groups_has_some_rows_of_every_group_that_stand_for_all():
 def test_where_not_every_group_can_have_a_row_some_groups_have_one():
     rows, y = blobs(n=90, K=3, seed=2)
     data = TrainingRows(RBF(), rows, y, np.ones(90), groups=np.arange(90) // 2)
-    (group,) = row_groups(data, one_vs_all(3))[1]
+    (group,) = group_grams(Workspace(data), one_vs_all(3), "loo")
     part = group.part(0.2, 2, False)
     assert 10 < part.weights.size < 35
     assert part.left_out.single

@@ -262,7 +262,7 @@ def test_distinct_rows_take_zero_for_minus_zero():
     X = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 1.0]])
     for rows in (X, sparse.csr_matrix(X)):
         data = TrainingRows(resolve_kernel("rbf"), rows, np.array([0, 0, 1]), np.ones(3))
-        assert data.distinct.first.size == 2
+        assert data.distinct().first.size == 2
 
 
 # --- manners -----------------------------------------------------------------------------------------------

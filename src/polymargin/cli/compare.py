@@ -87,8 +87,14 @@ def command(
         ),
     ] = None,
     kernel: Annotated[
-        str, typer.Option("--kernel", "-k", help=f"{', '.join(KERNELS)}.", autocompletion=one_of(KERNELS))
-    ] = "rbf",
+        str,
+        typer.Option(
+            "--kernel",
+            "-k",
+            help=f"{', '.join(KERNELS)}; auto: the default of every machine.",
+            autocompletion=one_of(("auto", *KERNELS)),
+        ),
+    ] = "auto",
     repeats: Annotated[int, typer.Option("--repeats", "-r", min=1, help="Random stratified splits.")] = 10,
     test_size: Annotated[
         float, typer.Option("--test-size", min=0.01, max=0.99, help="Share of rows kept for testing.")
@@ -149,8 +155,8 @@ def _check_choices(kernel: str, machines: list[str], jobs: int, with_report: boo
     """Refuse at once what could not work in the end."""
     from polymargin.comparison.repeated import MACHINES
 
-    if kernel not in KERNELS:
-        fail(f"unknown kernel {kernel!r}; choose one of {', '.join(KERNELS)}", USAGE)
+    if kernel not in ("auto", *KERNELS):
+        fail(f"unknown kernel {kernel!r}; choose one of auto, {', '.join(KERNELS)}", USAGE)
     for name in machines:
         if name not in MACHINES:
             fail(f"unknown machine {name!r}; choose among {', '.join(MACHINES)}", USAGE)
@@ -301,7 +307,7 @@ def _table(comparison: RepeatedComparison, ranking: list[Standing]) -> Table:
     rows, features = dataset.X.shape
     table = Table(
         title=f"{escape(dataset.name)}: {rows} rows, {features} features, {dataset.n_classes} classes; "
-        f"{comparison.kernel} kernel, {comparison.repeats} splits",
+        f"{_kernels(comparison.kernel)}, {comparison.repeats} splits",
         caption="mean (standard deviation) on test rows; a dash where a decoder gives no probabilities",
     )
     for name in ("machine", "coding", "decoding"):
@@ -318,6 +324,10 @@ def _table(comparison: RepeatedComparison, ranking: list[Standing]) -> Table:
             "–" if standing.calibration_error is None else f"{standing.calibration_error:.3f}",
         )
     return table
+
+
+def _kernels(kernel: str) -> str:
+    return "kernels chosen by the machines" if kernel == "auto" else f"{kernel} kernel"
 
 
 def _cell(value: dict[str, float] | None, factor: float, digits: int) -> str:

@@ -4,14 +4,6 @@
 experiment that may be killed and resumed, and `polymargin.comparison.standings` ranks what it found.
 """
 
-from polymargin.comparison.codings import (
-    Hinge,
-    Machines,
-    Prediction,
-    Score,
-    compare_codings,
-    least_squares,
-    predict_codings,
-)
+from polymargin.comparison.codings import Prediction, Score, compare_codings, predict_codings
 
-__all__ = ["Hinge", "Machines", "Prediction", "Score", "compare_codings", "least_squares", "predict_codings"]
+__all__ = ["Prediction", "Score", "compare_codings", "predict_codings"]

@@ -1,130 +1,25 @@
-"""Comparison: every coding with every decoder, on one split, from one set of machines.
+"""Comparison: every coding with every decoder, on one split, by the estimators themselves.
 
-The machines of all the codings are trained together: dichotomies that use the same rows share Gram matrices (and
-factorisations, where there are any), whichever coding they belong to, and each decoder reads the outputs that are
-there already.
+Each pair is an estimator with that coding and decoding, fitted by the flow that every estimator follows; what they have
+in common is computed once (`polymargin.estimators.fit_together`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
-from polymargin.codebooks import Codebook, join, resolve_codebook
-from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
-from polymargin.kernels import resolve_kernel
-from polymargin.machines import TrainingRows, fit_lssvm_bank
-from polymargin.machines.lssvm import Selection
+from polymargin.codebooks import Codebook, resolve_codebook
+from polymargin.decoders import Decoder, resolve_decoder
+from polymargin.estimators import LSSVMClassifier, fit_together
 from polymargin.metrics import accuracy, brier_score, log_loss
-from polymargin.outputs import Outputs
 
 Array = NDArray[Any]
-
-
-class Bank(Protocol):
-    """What a comparison needs of trained machines."""
-
-    def training_outputs(self, *, honest: bool) -> Outputs:
-        """Return what the machines say of the training rows."""
-        ...
-
-    def outputs(self, X: Any, *, variances: bool) -> Outputs:
-        """Return what the machines say of new rows."""
-        ...
-
-
-class Machines(Protocol):
-    """A way to train the machines of a codebook with parameters of their own choice."""
-
-    def __call__(
-        self, rows: TrainingRows, codebook: Codebook, *, pools: Sequence[Array] | None, variances: bool
-    ) -> Bank:
-        """Train one machine per column.
-
-        Parameters
-        ----------
-        rows : TrainingRows
-            The training rows.
-        codebook : Codebook
-            The dichotomies.
-        pools : sequence of ndarray of int, or None
-            The columns that share their parameters; None: each has its own.
-        variances : bool
-            Whether variances will be wanted.
-        """
-        ...
-
-
-def least_squares(
-    rows: TrainingRows,
-    codebook: Codebook,
-    *,
-    pools: Sequence[Array] | None,
-    variances: bool,
-    selection: Selection = "evidence",
-) -> Bank:
-    """Train least-squares machines, with C and gamma inferred by the evidence, or selected otherwise."""
-    return fit_lssvm_bank(
-        rows, codebook, C=None, gamma=None, selection=selection, pools=pools, keep_factors=variances
-    )
-
-
-@dataclass(frozen=True)
-class Hinge:
-    """Trains support vector machines, with C and gamma chosen by cross-validation on a grid.
-
-    Machines with parameters of their own are scored by their own errors, those of a pool by the labels that Hamming
-    decoding gives.
-
-    Attributes
-    ----------
-    cv : int
-        The number of folds.
-    C : sequence of float or None
-        The values to try; None for a default range.
-    gamma_factors : sequence of float or None
-        The values of gamma to try, in multiples of one over the mean squared distance of two rows.
-    max_extensions : int
-        How often a range is extended because the best value lies on its edge.
-    random_state : int or None
-        For the folds.
-    """
-
-    cv: int = 5
-    C: Sequence[float] | None = None
-    gamma_factors: Sequence[float] | None = None
-    max_extensions: int = 3
-    random_state: int | None = None
-
-    def __call__(
-        self, rows: TrainingRows, codebook: Codebook, *, pools: Sequence[Array] | None, variances: bool
-    ) -> Bank:
-        """Choose the parameters and train the machines; see `Machines`."""
-        from polymargin.machines.svm import fit_svm_bank
-        from polymargin.selection.cross_validation import cross_validate, default_C, default_gamma
-        from polymargin.selection.folds import training_folds
-
-        gammas = default_gamma(rows)
-        if self.gamma_factors is not None and rows.kernel.tunable:
-            gammas = rows.kernel.unit_gamma(rows.X, rows.weights) * np.unique(self.gamma_factors)
-        C, gamma = np.empty(codebook.n_columns), np.empty(codebook.n_columns)
-        for pool in [np.arange(codebook.n_columns)] if pools is None else pools:
-            chosen = cross_validate(
-                rows,
-                Codebook(codebook.matrix[:, pool]),
-                C=default_C() if self.C is None else np.unique(self.C),
-                gamma=gammas,
-                folds=training_folds(rows, self.cv, self.random_state),
-                decoder=None if pools is None else resolve_decoder("hamming"),
-                max_extensions=self.max_extensions,
-            )
-            C[pool], gamma[pool] = chosen.best_C, chosen.best_gamma
-        return fit_svm_bank(rows, codebook, C=C, gamma=gamma, cv=self.cv, random_state=self.random_state)
 
 
 @dataclass(frozen=True)
@@ -181,7 +76,7 @@ class Score:
 def compare_codings(
     X_train: ArrayLike, y_train: ArrayLike, X_test: ArrayLike, y_test: ArrayLike, **options: Any
 ) -> list[Score]:
-    """Train machines for every coding, decode with every decoder, and score on test rows.
+    """Fit an estimator with every coding and every decoder, and score them on test rows.
 
     Parameters
     ----------
@@ -195,6 +90,10 @@ def compare_codings(
     list of Score
         In the order of codings, then decodings.
 
+    See Also
+    --------
+    polymargin.comparison.repeated.RepeatedComparison : Compare on many splits, with several kinds of machines.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -205,7 +104,7 @@ def compare_codings(
     >>> [(score.coding, score.decoding, round(score.accuracy, 2)) for score in scores]
     [('minimal', 'bayes', 0.97)]
     """
-    test_index = class_positions(y_test, _order(y_train, options.get("classes")))
+    test_index = class_positions(y_test, np.unique(np.asarray(y_train)))
     return [
         Score.of(prediction, test_index)
         for prediction in predict_codings(X_train, y_train, X_test, **options)
@@ -218,30 +117,22 @@ def predict_codings(
     X_test: ArrayLike,
     *,
     codings: Sequence[str] | Mapping[str, Any] = ("one-vs-one", "one-vs-all", "minimal", "ecoc"),
-    decodings: Sequence[str] | Mapping[str, Any] = ("hamming", "loss", "bayes"),
-    kernel: Any = "rbf",
-    degree: float = 3,
-    coef0: float = 1.0,
-    shared_parameters: bool = True,
-    classes: ArrayLike | None = None,
-    machines: Machines = least_squares,
-    random_state: Any = None,
+    decodings: Sequence[str] | Mapping[str, Any] = ("coupled-softmax", "softmax", "bayes", "hamming", "loss"),
+    estimator: Any = None,
 ) -> list[Prediction]:
-    """Train machines for every coding, and decode with every decoder what they say of new rows.
+    """Fit an estimator with every coding and every decoder, and predict new rows.
 
-    The parameters are those of `LSSVMClassifier` and `SVMClassifier`. A decoder that cannot read a coding (voting
-    needs one-vs-one) is left out for it.
+    The probabilities are those of the estimator fitted by itself, bit for bit. A decoder that cannot read a coding
+    (voting needs one-vs-one) is left out for it.
 
     Parameters
     ----------
     X_train, y_train, X_test : array-like
         Training rows, their labels and new rows, with features already scaled.
-    codings, decodings : sequence of str, or mapping of str to anything the estimators take
+    codings, decodings : sequence of str, or mapping of str to anything the estimator takes
         What is compared.
-    classes : array-like of shape (K,) or None
-        The classes in the order in which codings use them; sorted unless given.
-    machines : Machines
-        How machines are trained: `least_squares`, or a `Hinge`.
+    estimator : LSSVMClassifier, SVMClassifier or None
+        Not fitted; its coding and decoding are replaced. None: `LSSVMClassifier` with its defaults.
 
     Returns
     -------
@@ -255,36 +146,23 @@ def predict_codings(
     >>> prediction.labels, prediction.log_proba
     (array([0, 1]), None)
     """
-    order = _order(y_train, classes)
-    train_index = class_positions(y_train, order)
-    books = {
-        name: resolve_codebook(coding, order.size, random_state) for name, coding in _named(codings).items()
-    }
-    decoders = {name: resolve_decoder(decoding) for name, decoding in _named(decodings).items()}
-
-    joined, parts = join(list(books.values()), merge=not shared_parameters)
-    variances = any(decoder.needs_variances for decoder in decoders.values())
-    X, weights = np.asarray(X_train, dtype=np.float64), np.ones(train_index.size)
-    rows = TrainingRows(resolve_kernel(kernel, degree, coef0).fitted(X, weights), X, train_index, weights)
-    pools = [part.columns for part in parts] if shared_parameters else None
-    bank = machines(rows, joined, pools=pools, variances=variances)
-    training_outputs = cache(lambda honest: bank.training_outputs(honest=honest))
-    outputs = bank.outputs(np.asarray(X_test, dtype=np.float64), variances=variances)
-    predictions = []
-    for (coding, book), part in zip(books.items(), parts, strict=True):
-        for decoding, decoder in decoders.items():
-            if can_read(decoder, book):
-                known = training_outputs(not decoder.in_sample).part(part) if decoder.learns else None
-                fitted = resolve_decoder(decoder).fit(book, known, train_index)
-                predictions.append(_decoded(coding, decoding, fitted, outputs.part(part)))
-    return predictions
+    estimator = LSSVMClassifier() if estimator is None else estimator
+    n_classes = np.unique(np.asarray(y_train)).size
+    models = {}
+    for coding, how in named(codings).items():
+        book = None if how == "adaptive" else resolve_codebook(how, n_classes, estimator.random_state)
+        for decoding, decoder in named(decodings).items():
+            if book is None or can_read(resolve_decoder(decoder), book):
+                models[coding, decoding] = clone(estimator).set_params(coding=how, decoding=decoder)
+    fit_together(list(models.values()), X_train, y_train)
+    return [predicted(model, coding, decoding, X_test) for (coding, decoding), model in models.items()]
 
 
-def _decoded(coding: str, decoding: str, decoder: Decoder, outputs: Outputs) -> Prediction:
-    if not decoder.probabilistic:
-        return Prediction(coding, decoding, decoder.scores(outputs).argmax(axis=1), None)
-    assert isinstance(decoder, ProbabilisticDecoder)
-    log_proba = decoder.log_proba(outputs)
+def predicted(model: Any, coding: str, decoding: str, X: ArrayLike) -> Prediction:
+    """Return what a fitted estimator predicts, as positions of classes and, where it has them, log-probabilities."""
+    if not hasattr(model, "predict_log_proba"):
+        return Prediction(coding, decoding, class_positions(model.predict(X), model.classes_), None)
+    log_proba = model.predict_log_proba(X)
     return Prediction(coding, decoding, np.exp(log_proba).argmax(axis=1), log_proba)
 
 
@@ -297,12 +175,9 @@ def can_read(decoder: Decoder, codebook: Codebook) -> bool:
     return True
 
 
-def _named(choices: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+def named(choices: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Return choices by name."""
     return dict(choices) if isinstance(choices, Mapping) else {choice: choice for choice in choices}
-
-
-def _order(y_train: ArrayLike, classes: ArrayLike | None) -> Array:
-    return np.unique(np.asarray(y_train)) if classes is None else np.asarray(classes)
 
 
 def class_positions(y: ArrayLike, classes: Array) -> Array:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -22,16 +23,10 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShu
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from polymargin.codebooks import resolve_codebook
-from polymargin.comparison.codings import (
-    Hinge,
-    Prediction,
-    can_read,
-    class_positions,
-    least_squares,
-    predict_codings,
-)
+from polymargin.comparison.codings import Prediction, can_read, class_positions, predicted
 from polymargin.datasets import Dataset, preprocessor
 from polymargin.decoders import Decoder, Loss, resolve_decoder
+from polymargin.estimators import AutoKernelClassifier, LSSVMClassifier, SVMClassifier, fit_together
 from polymargin.metrics import accuracy
 from polymargin.reproduction import Experiment, Figure, Key, Layout, Row, protocol_hash
 
@@ -43,6 +38,8 @@ MACHINES = ("ls-svm", "svm", "posterior-svm", "auto")
 CODINGS = ("one-vs-one", "one-vs-all", "minimal", "ecoc")
 DECODINGS = ("coupled-softmax", "softmax", "coupling", "bayes", "hamming", "loss")
 
+#: The kernel that is the default of each machine.
+AUTO = "auto"
 #: What stands for the coding and the decoding of a pool, which has several.
 _POOL = "pool"
 _POSTERIOR_CODINGS = ("single", "one-vs-all")
@@ -82,7 +79,8 @@ class RepeatedComparison(Experiment):
         What is compared; a decoder that cannot read a coding, or needs more than a machine gives, is left out for it.
         Two classes have one dichotomy, so that only the first coding takes part.
     kernel : str
-        The kernel of all machines but "auto", which has its own.
+        The kernel of all machines but "auto", which has its own. "auto": the default of each, so that least squares
+        chooses its kernel.
     repeats : int
         The number of splits.
     test_size : float
@@ -112,7 +110,7 @@ class RepeatedComparison(Experiment):
         codings: Sequence[str] = CODINGS,
         decodings: Sequence[str] = DECODINGS,
         *,
-        kernel: str = "rbf",
+        kernel: str = AUTO,
         repeats: int = 10,
         test_size: float = 1 / 3,
         seed: int = 0,
@@ -223,55 +221,45 @@ class RepeatedComparison(Experiment):
     def _predictions(
         self, machine: str, X_train: Array, y_train: Array, X_test: Array, seed: int
     ) -> list[Prediction]:
-        if machine in ("ls-svm", "svm"):
-            pairs = self._pairs(machine)
-            return predict_codings(
-                X_train,
-                y_train,
-                X_test,
-                codings=list(dict.fromkeys(coding for coding, _ in pairs)),
-                decodings={name: decoder_for(machine, name) for name in dict.fromkeys(d for _, d in pairs)},
-                kernel=self.kernel,
-                machines=partial(least_squares, selection="loo")
-                if machine == "ls-svm"
-                else Hinge(random_state=seed),
-                random_state=seed,
-            )
-        fitted = self._fitted(machine, self._pairs(machine), X_train, y_train, seed)
-        return [_predicted(model, coding, decoding, X_test) for (coding, decoding), model in fitted]
+        models = self._models(machine, self._pairs(machine), X_train, y_train, seed)
+        with _copies_reported_once():
+            if machine in ("ls-svm", "svm"):
+                fit_together(list(models.values()), X_train, y_train)
+            else:
+                for model in models.values():
+                    model.fit(X_train, y_train)
+        return [predicted(model, coding, decoding, X_test) for (coding, decoding), model in models.items()]
 
-    def _fitted(
+    def _models(
         self, machine: str, pairs: Sequence[tuple[str, str]], X: Array, y: Array, seed: int
-    ) -> Iterator[tuple[tuple[str, str], Any]]:
-        """Yield codings and decodings with the estimators that have them, fitted on prepared rows."""
-        from polymargin import AutoKernelClassifier, LSSVMClassifier, SVMClassifier
-
-        tuned = cache(partial(_tuned_posterior, X, y, kernel=self.kernel, seed=seed))
-        for coding, decoding in pairs:
-            options: dict[str, Any] = {"kernel": self.kernel, "coding": coding, "random_state": seed}
-            match machine:
-                case "ls-svm":
-                    model = LSSVMClassifier(degree=3, **options)
-                case "svm":
-                    model = SVMClassifier(C=None, gamma=None, **options)
-                case "posterior-svm":
-                    model = clone(tuned(coding))
-                case _:
-                    model = AutoKernelClassifier(random_state=seed)
-            if machine != "auto":
-                model.set_params(decoding=decoder_for(machine, decoding))
-            with warnings.catch_warnings():
-                # Of copies of rows the caller is told once, for all rows.
-                warnings.filterwarnings("ignore", r"\d+ of \d+ rows are copies", UserWarning)
-                model.fit(X, y)
-            yield (coding, decoding), model
+    ) -> dict[tuple[str, str], Any]:
+        """Return the estimators that have these codings and decodings, not fitted."""
+        if machine == "auto":
+            return {pair: AutoKernelClassifier(random_state=seed) for pair in pairs}
+        if machine == "posterior-svm":
+            kernel = _default_rbf(self.kernel)
+            tuned = cache(partial(_tuned_posterior, X, y, kernel=kernel, seed=seed))
+            models = {pair: clone(tuned(pair[0])) for pair in pairs}
+        elif machine == "svm":
+            options = {"kernel": _default_rbf(self.kernel), "random_state": seed}
+            models = {pair: SVMClassifier(C=None, gamma=None, coding=pair[0], **options) for pair in pairs}
+        else:
+            options = {"kernel": None if self.kernel == AUTO else self.kernel, "random_state": seed}
+            if self.kernel == "poly":
+                options["degree"] = 3
+            models = {pair: LSSVMClassifier(coding=pair[0], **options) for pair in pairs}
+        for (_, decoding), model in models.items():
+            model.set_params(decoding=decoder_for(machine, decoding))
+        return models
 
     def model(self, method: Method) -> Pipeline:
         """Return a method trained on all rows, with the preparation of the features before it."""
         encoder = preprocessor(self.dataset).fit(self.dataset.X)
         X = encoder.transform(self.dataset.X)
         pair = (method.coding, method.decoding)
-        ((_, model),) = self._fitted(method.machine, [pair], X, self.dataset.y, self.seed)
+        (model,) = self._models(method.machine, [pair], X, self.dataset.y, self.seed).values()
+        with _copies_reported_once():
+            model.fit(X, self.dataset.y)
         return make_pipeline(encoder, model)
 
     def cost(self, job: Key) -> float:
@@ -323,11 +311,17 @@ def _tuned_posterior(X: Array, y: Array, machine: str, *, kernel: str, seed: int
     return model.set_params(**GridSearchCV(model, grid, cv=folds, refit=False).fit(X, y).best_params_)
 
 
-def _predicted(model: Any, coding: str, decoding: str, X: Array) -> Prediction:
-    if not hasattr(model, "predict_log_proba"):
-        return Prediction(coding, decoding, model.predict(X), None)
-    log_proba = model.predict_log_proba(X)
-    return Prediction(coding, decoding, np.exp(log_proba).argmax(axis=1), log_proba)
+@contextmanager
+def _copies_reported_once() -> Iterator[None]:
+    """Leave out the warning of copies of rows: the caller is told once, for all rows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\d+ of \d+ rows are copies", UserWarning)
+        yield
+
+
+def _default_rbf(kernel: str) -> str:
+    """Return the kernel of support vector machines, whose default is "rbf"."""
+    return "rbf" if kernel == AUTO else kernel
 
 
 def _packed(values: Array, dtype: str) -> str:

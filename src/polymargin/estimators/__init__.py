@@ -1,5 +1,6 @@
 """Estimators: the flow as scikit-learn classifiers."""
 
+from polymargin.estimators._flow import fit_together
 from polymargin.estimators.auto import AutoKernelClassifier
 from polymargin.estimators.kernel_logistic import KernelLogisticClassifier
 from polymargin.estimators.lssvm import LSSVMClassifier
@@ -12,4 +13,5 @@ __all__ = [
     "LSSVMClassifier",
     "PosteriorSVMClassifier",
     "SVMClassifier",
+    "fit_together",
 ]

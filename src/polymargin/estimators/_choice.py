@@ -23,8 +23,9 @@ from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
-from polymargin.machines import LSSVMBank, TrainingRows, fit_lssvm_bank
-from polymargin.machines._parameters import Selection
+from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_bank
+from polymargin.machines._gram import Selection
+from polymargin.machines._workspace import SharedWork, array_key, kernel_key
 from polymargin.machines.lssvm import select
 from polymargin.selection.settings import SearchSettings
 
@@ -52,66 +53,39 @@ def candidates(kernel: Any, degree: Any, coef0: float, *, fixed: bool) -> list[K
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is wanted of the machines: the parameters of an estimator that concern them.
+class Plan:
+    """How machines are to be trained: the parameters of an estimator that concern them.
 
     Attributes
     ----------
-    codebook : Codebook
-        The dichotomies.
-    decoder : Decoder
-        The decoder, not fitted.
+    kernels : tuple of Kernel
+        The kernels to choose from, not fitted.
     C, gamma : float or None
         Given, or to be selected.
     selection : {"loo", "gcv", "evidence"}
         By what C and gamma are proposed.
-    pools : sequence of ndarray of int, or None
-        The columns that share their parameters.
+    shared_parameters : bool
+        Whether all machines have the same.
     settings : SearchSettings
         Width and budget of the search.
-    keep_factors : bool
-        Whether the factorisations are kept for variances.
     """
 
-    codebook: Codebook
-    decoder: Decoder
+    kernels: tuple[Kernel, ...]
     C: float | None
     gamma: float | None
     selection: Selection
-    pools: Sequence[Array] | None
+    shared_parameters: bool
     settings: SearchSettings
-    keep_factors: bool
 
-    def fitted(
-        self,
-        data: TrainingRows,
-        C: Any,
-        gamma: Any,
-        *,
-        keep_factors: bool = False,
-        nested: bool = True,
-        progress: Progress | None = None,
-    ) -> LSSVMBank:
-        """Return machines with these parameters, selecting what is None; with nested outputs if they can be used."""
-        return fit_lssvm_bank(
-            data,
-            self.codebook,
-            C=C,
-            gamma=gamma,
-            selection=self.selection,
-            pools=self.pools,
-            settings=self.settings,
-            keep_factors=keep_factors,
-            n_folds=self.settings.folds if self.comparable and nested else 0,
-            progress=progress,
-        )
+    def pools(self, codebook: Codebook) -> list[Array] | None:
+        """Return the columns that share their parameters; None: each has its own."""
+        return [np.arange(codebook.n_columns)] if self.shared_parameters else None
 
-    @property
-    def comparable(self) -> bool:
-        """Whether the decoder learns probabilities from honest outputs, so that candidates can be compared by them."""
-        decoder = self.decoder
-        learned = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
-        return learned and not decoder.needs_variances and not decoder.in_sample
+
+def _comparable(decoder: Decoder) -> bool:
+    """Tell whether the decoder learns probabilities from honest outputs, so that candidates are compared by them."""
+    learned = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
+    return learned and not decoder.needs_variances and not decoder.in_sample
 
 
 @dataclass(frozen=True)
@@ -195,93 +169,193 @@ def _common(values: Array) -> Any:
 
 def choose(
     data: TrainingRows,
-    kernels: Sequence[Kernel],
-    request: Request,
+    codebook: Codebook,
+    decoder: Decoder,
+    plan: Plan,
+    shared: SharedWork,
     progress: Progress | None = None,
     n_jobs: int | None = None,
 ) -> Choice:
-    """Return machines with the best kernel and the best C; joblib shares the kernels among jobs."""
-    fitted = [kernel.fitted(data.X, data.weights) for kernel in kernels]
-    path = request.settings.smaller if request.comparable and request.C is None else (1.0,)
-    if request.selection != "loo":
+    """Train machines with the best kernel and the best C.
+
+    Parameters
+    ----------
+    data : TrainingRows
+        The training rows.
+    codebook : Codebook
+        The dichotomies.
+    decoder : Decoder
+        The decoder, not fitted, by whose log-loss candidates are compared.
+    plan : Plan
+        What is given and what is selected.
+    shared : SharedWork
+        What other fits to the same rows have computed, or will need.
+    progress : callable or None
+        Is told every step.
+    n_jobs : int or None
+        How many kernels joblib tries at once.
+    """
+    trainer = _Trainer(
+        data, codebook, plan, shared, n_folds=plan.settings.folds if _comparable(decoder) else 0
+    )
+    kernels = [kernel.fitted(data.X, data.weights) for kernel in plan.kernels]
+    path = plan.settings.smaller if _comparable(decoder) and plan.C is None else (1.0,)
+    if plan.selection != "loo":
         path = (1.0,)
-    if len(fitted) == 1 and len(path) == 1:
-        rows = data.with_kernel(fitted[0])
-        bank = request.fitted(
-            rows, request.C, request.gamma, keep_factors=request.keep_factors, progress=progress
+    if len(kernels) == 1 and len(path) == 1:
+        bank = trainer.bank(
+            kernels[0],
+            plan.C,
+            plan.gamma,
+            nested=True,
+            keep_factors=decoder.needs_variances,
+            progress=progress,
         )
         return Choice(bank, None, [], data.class_index.size)
-    sample = _sample(data, request, len(fitted) * len(path))
-    n_jobs = 1 if data.class_index.size > FEW_ROWS else min(count_jobs(n_jobs), len(fitted))
-    tried = Parallel(n_jobs=n_jobs)(
-        delayed(_try)(data.with_kernel(kernel), sample, request, path, progress if n_jobs == 1 else None)
-        for kernel in fitted
+    trainer = replace(trainer, sample=_sample(data, codebook, plan, len(kernels) * len(path)))
+    n_jobs = 1 if data.class_index.size > FEW_ROWS else min(count_jobs(n_jobs), len(kernels))
+    tried = Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(_candidates)(trainer, kernel, decoder, path, progress if n_jobs == 1 else None)
+        for kernel in kernels
     )
-    compared = [candidate for of_kernel in tried for candidate in of_kernel]
+    # What comes from another process has a copy of the kernel.
+    compared = [
+        replace(candidate, kernel=kernel)
+        for kernel, of_kernel in zip(kernels, tried, strict=True)
+        for candidate in of_kernel
+    ]
     chosen = min((each for each in compared if each.accepted), key=lambda each: each.loss)
-    bank = request.fitted(
-        data.with_kernel(chosen.kernel),
+    for kernel in kernels:
+        if kernel is not chosen.kernel:
+            shared.drop(kernel)
+    whole = replace(trainer, sample=None)
+    distinct = shared.workspace(data.with_kernel(chosen.kernel)).distinct
+    bank = whole.bank(
+        chosen.kernel,
         chosen.C,
         chosen.gamma,
-        keep_factors=request.keep_factors,
         # With so many rows, what leave-one-out leaks of the labels is negligible, unless many rows are equal.
-        nested=sample is None or data.distinct.first.size < _DISTINCT * data.class_index.size,
+        nested=trainer.sample is None or distinct.first.size < _DISTINCT * data.class_index.size,
+        keep_factors=decoder.needs_variances,
         progress=progress,
     )
-    return Choice(bank, chosen, compared, data.class_index.size if sample is None else sample.size)
+    n_rows = data.class_index.size if trainer.sample is None else trainer.sample.size
+    return Choice(bank, chosen, compared, n_rows)
 
 
-def _try(
-    whole: TrainingRows,
-    sample: Array | None,
-    request: Request,
+@dataclass(frozen=True)
+class _Trainer:
+    """Trains machines by a plan, on all rows or on a sample of them."""
+
+    data: TrainingRows
+    codebook: Codebook
+    plan: Plan
+    shared: SharedWork
+    n_folds: int
+    sample: Array | None = None
+
+    def rows(self, kernel: Kernel) -> TrainingRows:
+        """Return the rows that machines are trained on."""
+        data = self.data.with_kernel(kernel)
+        return data if self.sample is None else data.take(self.sample)
+
+    def bank(
+        self,
+        kernel: Kernel,
+        C: Any,
+        gamma: Any,
+        *,
+        nested: bool = False,
+        keep_factors: bool = False,
+        progress: Progress | None = None,
+    ) -> LSSVMBank:
+        """Return machines with these parameters, selecting what is None; with nested outputs if they can be used."""
+        n_folds = self.n_folds if nested else 0
+        which = array_key(self.sample)
+        dichotomies = array_key(self.codebook.matrix)
+        key = (
+            "bank",
+            kernel_key(kernel),
+            which,
+            dichotomies,
+            array_key(C),
+            array_key(gamma),
+            n_folds,
+            keep_factors,
+        )
+
+        def trained() -> LSSVMBank:
+            rows = self.rows(kernel)
+            return fit_lssvm_bank(
+                rows,
+                self.codebook,
+                C=C,
+                gamma=gamma,
+                selection=self.plan.selection,
+                pools=self.plan.pools(self.codebook),
+                settings=self.plan.settings,
+                keep_factors=keep_factors,
+                n_folds=n_folds,
+                progress=progress,
+                workspace=self.shared.workspace(rows, which),
+            )
+
+        return self.shared.once(key, trained)
+
+    def proposed(self, kernel: Kernel, progress: Progress | None) -> LSSVMBank:
+        """Return machines with the parameters that PRESS proposes on as many rows as its budget allows."""
+        plan = self.plan
+        if self.sample is None:
+            return self.bank(kernel, plan.C, plan.gamma, progress=progress)
+
+        def selected() -> tuple[Array, Array]:
+            return select(
+                Workspace(self.data.with_kernel(kernel)),
+                self.codebook,
+                C=plan.C,
+                gamma=plan.gamma,
+                selection=plan.selection,
+                pools=plan.pools(self.codebook),
+                settings=plan.settings,
+                progress=progress,
+            )
+
+        C, gamma = self.shared.once(
+            ("selected", kernel_key(kernel), array_key(self.codebook.matrix)), selected
+        )
+        return self.bank(kernel, C, gamma)
+
+
+def _candidates(
+    trainer: _Trainer,
+    kernel: Kernel,
+    decoder: Decoder,
     path: Sequence[float],
     progress: Progress | None,
 ) -> list[Candidate]:
     """Return the candidates of one kernel: the C that PRESS proposes, and smaller ones while these are better."""
-    rows = whole if sample is None else whole.take(sample)
-    bank = _proposed(whole, rows, request, progress)
+    bank = trainer.proposed(kernel, progress)
     proposed = bank.C
     tried: list[Candidate] = []
     before: Judgement | None = None
     for smaller in path:
         if smaller != 1.0:
-            bank = request.fitted(rows, proposed / smaller, bank.gamma, nested=False)
-        judgement = _judge(rows, bank, request)
-        better = before is None or judgement.clearly_better(before, request.settings.significance)
-        tried.append(Candidate(whole.kernel, bank.C, bank.gamma, smaller, judgement.loss, better))
+            bank = trainer.bank(kernel, proposed / smaller, bank.gamma)
+        judgement = _judge(bank, decoder)
+        better = before is None or judgement.clearly_better(before, trainer.plan.settings.significance)
+        tried.append(Candidate(kernel, bank.C, bank.gamma, smaller, judgement.loss, better))
         if not better:
             break  # and a still smaller C would be worse again
         before = judgement
-    rows.release()
     return tried
 
 
-def _proposed(
-    whole: TrainingRows, rows: TrainingRows, request: Request, progress: Progress | None
-) -> LSSVMBank:
-    """Return machines on some rows with the parameters that PRESS proposes on as many rows as its budget allows."""
-    if rows is whole:
-        return request.fitted(whole, request.C, request.gamma, nested=False, progress=progress)
-    C, gamma = select(
-        whole,
-        request.codebook,
-        C=request.C,
-        gamma=request.gamma,
-        selection=request.selection,
-        pools=request.pools,
-        settings=request.settings,
-        progress=progress,
-    )
-    return request.fitted(rows, C, gamma, nested=False)
-
-
-def _sample(data: TrainingRows, request: Request, n_candidates: int) -> Array | None:
+def _sample(data: TrainingRows, codebook: Codebook, plan: Plan, n_candidates: int) -> Array | None:
     """Return the rows on which candidates are compared; None: all."""
-    settings = request.settings
+    settings = plan.settings
     n_rows = data.class_index.size if data.groups is None else int(data.groups.max()) + 1
-    counts = np.bincount(data.class_index, minlength=request.codebook.n_classes).astype(np.float64)
-    cubes = sum(float(counts[group.classes].sum()) ** 3 for group in request.codebook.row_groups)
+    counts = np.bincount(data.class_index, minlength=codebook.n_classes).astype(np.float64)
+    cubes = sum(float(counts[group.classes].sum()) ** 3 for group in codebook.row_groups)
     share = (settings.budget(cubes) / (n_candidates * cubes)) ** (1 / 3)
     share = max(share, settings.decided_rows / n_rows)
     if share >= 1.0:
@@ -311,30 +385,28 @@ class Judgement:
         return mean > significance * float(np.sqrt(weights @ np.square(gains - mean)) / weights.sum())
 
 
-def _judge(data: TrainingRows, bank: LSSVMBank, request: Request) -> Judgement:
+def _judge(bank: LSSVMBank, decoder: Decoder) -> Judgement:
     """Judge by the decoder's cross-fitted log-loss, or by the machines' squared error if it has none."""
-    decoder = request.decoder
-    if not request.comparable:
-        nothing = DecoderRows(None, data.class_index, None)
-        return Judgement(_squared_error(data, bank, request.codebook), nothing, np.empty((0, 0)))
+    if not _comparable(decoder):
+        nothing = DecoderRows(None, bank.data.class_index, None)
+        return Judgement(_squared_error(bank), nothing, np.empty((0, 0)))
     assert isinstance(decoder, ProbabilisticDecoder)
-    rows, log_p = cross_fitted_log_proba(data, bank, decoder)
+    rows, log_p = cross_fitted_log_proba(bank, decoder)
     assert rows.weights is not None
     judgement = Judgement(np.nan, rows, log_p)
     return replace(judgement, loss=float(rows.weights @ judgement.losses / rows.weights.sum()))
 
 
-def decoder_rows(data: TrainingRows, bank: LSSVMBank) -> DecoderRows:
+def decoder_rows(bank: LSSVMBank) -> DecoderRows:
     """Return the honest outputs that a decoder learns from, weighted."""
+    data = bank.data
     rows = DecoderRows(bank.training_outputs(honest=True), data.class_index, data.effective_weights)
     return rows if data.soft_labels is None else rows.divided(data.soft_labels)
 
 
-def cross_fitted_log_proba(
-    data: TrainingRows, bank: LSSVMBank, decoder: ProbabilisticDecoder
-) -> tuple[DecoderRows, Array]:
+def cross_fitted_log_proba(bank: LSSVMBank, decoder: ProbabilisticDecoder) -> tuple[DecoderRows, Array]:
     """Return the rows a decoder learns from, and its log-probabilities of rows it has not learned from, (n, K)."""
-    rows = decoder_rows(data, bank)
+    rows = decoder_rows(bank)
     assert rows.outputs is not None
     log_p = clone(decoder).cross_fit(
         bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights
@@ -342,8 +414,9 @@ def cross_fitted_log_proba(
     return rows, log_p
 
 
-def _squared_error(data: TrainingRows, bank: LSSVMBank, codebook: Codebook) -> float:
+def _squared_error(bank: LSSVMBank) -> float:
     """Return the mean squared leave-one-out error of the machines on the rows they know."""
-    targets = codebook.targets(data.class_index)
+    data = bank.data
+    targets = bank.codebook.targets(data.class_index)
     squares = np.where(targets == 0, 0.0, np.square(targets - bank.loo_margins))
     return float((data.weights @ squares).sum() / (data.weights @ (targets != 0)).sum())

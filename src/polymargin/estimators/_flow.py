@@ -6,6 +6,8 @@ data ──► kernel ──► codebook ──► machines ──► outputs �
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,13 @@ from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.estimators._validation import check_finite, resolve_priors
 from polymargin.kernels import Kernel
 from polymargin.machines import TrainingRows
+from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
 
 Array = NDArray[Any]
+
+#: What estimators that share their work may differ in.
+_MAY_DIFFER = ("coding", "decoding")
 
 
 def _decoder_is_probabilistic(estimator: Any) -> bool:
@@ -53,12 +59,19 @@ class DichotomyClassifier(KernelClassifier):
 
     @abstractmethod
     def _fit_machines(
-        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        decoder: Decoder,
+        shared: SharedWork,
+        progress: Progress | None = None,
     ) -> None:
         """Train one machine per column and store what was learned."""
 
     @abstractmethod
-    def _training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
+    def _training_outputs(
+        self, *, honest: bool, shared: SharedWork, progress: Progress | None = None
+    ) -> Outputs:
         """Return what the machines say of the training rows, honestly or not."""
 
     @abstractmethod
@@ -93,6 +106,10 @@ class DichotomyClassifier(KernelClassifier):
         self : estimator
             The fitted estimator.
         """
+        return self._fit(X, y, sample_weight, groups, SharedWork(keep=False))
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, shared: SharedWork) -> Any:
+        """Fit, with what other fits to the same rows share."""
         # A fit that is interrupted leaves nothing that passes for fitted, neither new nor old.
         self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight, groups)
@@ -103,20 +120,22 @@ class DichotomyClassifier(KernelClassifier):
             decoder.check(codebook)
             n_rows = self._matrix_rows(data, codebook)
             with threads(getattr(self, "n_jobs", None), n_rows), blas_threads_for(n_rows):
-                self._fit_machines(data, codebook, decoder, progress)
+                self._fit_machines(data, codebook, decoder, shared, progress)
                 self.codebook_ = codebook
-                self.decoder_ = self._fit_decoder(decoder, data, progress=progress)
+                self.decoder_ = self._fit_decoder(decoder, data, shared, progress)
         return self
 
     def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
         """Return how many rows the matrices have that the machines are trained with."""
         return data.class_index.size
 
-    def _fit_decoder(self, decoder: Decoder, data: TrainingRows, *, progress: Progress | None) -> Decoder:
-        """Fit the decoder on what the machines say of the training rows, if it learns."""
+    def _fit_decoder(
+        self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
+    ) -> Decoder:
+        """Fit the decoder on the machines' outputs of the training rows, if it learns."""
         outputs = None
         if decoder.learns:
-            outputs = self._training_outputs(honest=not decoder.in_sample, progress=progress)
+            outputs = self._training_outputs(honest=not decoder.in_sample, shared=shared, progress=progress)
         rows = self._decoder_rows(data, outputs, decoder)
         with blas_threads_for(0):  # however many rows, a decoder's matrices are thin
             return decoder.fit(
@@ -268,8 +287,9 @@ class DichotomyClassifier(KernelClassifier):
     def _dichotomy_margins(self, data: TrainingRows, column: Array) -> Array:
         """Train on one column of a codebook; return its honest margins for all rows, shape (n,)."""
         sides = TwoSides.of(data, column)
-        self._fit_machines(sides.rows, SINGLE, Hamming())
-        outputs = self._training_outputs(honest=True)
+        shared = SharedWork(keep=False)
+        self._fit_machines(sides.rows, SINGLE, Hamming(), shared)
+        outputs = self._training_outputs(honest=True, shared=shared)
         honest = (outputs.margins if outputs.exact is None else outputs.exact)[:, 0]
         return sides.margins(honest, lambda new: self._outputs(new, variances=False).margins)
 
@@ -279,3 +299,48 @@ class DichotomyClassifier(KernelClassifier):
     def __sklearn_is_fitted__(self) -> bool:
         """Say that a fit came to its end: the decoder is what it stores last."""
         return hasattr(self, "decoder_")
+
+
+def fit_together(
+    estimators: Sequence[DichotomyClassifier],
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+) -> None:
+    """Fit estimators to the same rows; those that differ in coding or decoding only share their work.
+
+    Each is fitted as by its own ``fit``: the results are the same, bit for bit.
+
+    Parameters
+    ----------
+    estimators : sequence of LSSVMClassifier, or of SVMClassifier
+        The estimators, which must have the same parameters but for ``coding`` and ``decoding``.
+    X, y, sample_weight, groups
+        As in ``fit``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> models = [LSSVMClassifier(decoding=name) for name in ("coupled-softmax", "coupling")]
+    >>> fit_together(models, X, y)
+    >>> bool((models[1].predict_proba(X) == LSSVMClassifier(decoding="coupling").fit(X, y).predict_proba(X)).all())
+    True
+    """
+    estimators = list(estimators)
+    for one, other in pairwise(estimators):
+        known, own = (
+            {
+                name: value
+                for name, value in each.get_params().items()
+                if name.split("__")[0] not in _MAY_DIFFER
+            }
+            for each in (one, other)
+        )
+        if type(one) is not type(other) or repr(known) != repr(own):
+            raise ValueError("estimators that are fitted together must differ in coding and decoding only")
+    shared = SharedWork()
+    for estimator in estimators:
+        estimator._fit(X, y, sample_weight, groups, shared)

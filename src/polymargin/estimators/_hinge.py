@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,6 +18,7 @@ from polymargin.decoders import Decoder, Loss
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._validation import check_positive
 from polymargin.machines import TrainingRows
+from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
 
 if TYPE_CHECKING:  # importing them for good would load numba with the package
@@ -39,49 +40,29 @@ class HingeClassifier(DichotomyClassifier):
 
     @abstractmethod
     def _trained(
-        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        decoder: Decoder,
+        shared: SharedWork,
+        progress: Progress | None,
     ) -> Any:
         """Return the trained bank of machines."""
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Any:
-        """Fit the machines and the decoder.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Training rows; the square Gram matrix for ``kernel="precomputed"``.
-        y : array-like of shape (n_samples,)
-            Class labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Row weights.
-        groups : array-like of shape (n_samples,), default=None
-            The group of every row; folds keep the rows of a group together.
-
-        Returns
-        -------
-        self : estimator
-            The fitted estimator.
-        """
-        super().fit(X, y, sample_weight, groups)
-        # Only the decoder needed the rows that are no support vectors.
-        self.bank_ = self.bank_.without_training()
-        return self
-
     def _fit_machines(
-        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        decoder: Decoder,
+        shared: SharedWork,
+        progress: Progress | None = None,
     ) -> None:
         if decoder.needs_variances:
             raise ValueError(
                 f"decoding={self.decoding!r} needs variances, which support vector machines do not have; choose "
                 'one that needs none, such as "softmax" or "argmax", or use LSSVMClassifier'
             )
-        self.bank_ = self._trained(data, codebook, decoder, progress)
+        self.bank_ = self._trained(data, codebook, decoder, shared, progress)
         self._warn_unless_converged()
         self.support_ = self._trained_rows[self.bank_.support]
         self.n_support_ = np.bincount(data.class_index[self.bank_.support], minlength=codebook.n_classes)
@@ -96,7 +77,7 @@ class HingeClassifier(DichotomyClassifier):
         if not data.kernel.tunable:
             return 1.0
         # From the different rows, in their order: rounding would else tell copies of a row from its weight.
-        rows = data.contents
+        rows = data.contents()
         return self._resolved_gamma(data.X[rows.first], np.bincount(rows.inverse, data.weights))
 
     def _solver_options(self) -> SolverOptions:
@@ -135,8 +116,22 @@ class HingeClassifier(DichotomyClassifier):
                     stacklevel=6,
                 )
 
-    def _training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
-        return self.bank_.training_outputs(honest=honest, progress=progress)
+    def _training_outputs(
+        self, *, honest: bool, shared: SharedWork, progress: Progress | None = None
+    ) -> Outputs:
+        bank = self.bank_
+        # The key names the machines, not only what they are made from: `shared` keeps them, too.
+        return shared.once(
+            ("outputs", id(bank), honest), lambda: bank.training_outputs(honest=honest, progress=progress)
+        )
+
+    def _fit_decoder(
+        self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
+    ) -> Decoder:
+        fitted = super()._fit_decoder(decoder, data, shared, progress)
+        # Only the decoder needed the rows that are no support vectors.
+        self.bank_ = self.bank_.without_training()
+        return fitted
 
     def _outputs(self, X: Any, *, variances: bool) -> Outputs:
         return self.bank_.outputs(X, variances=variances)

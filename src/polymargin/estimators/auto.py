@@ -187,7 +187,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             member.n_features_in_ = self.n_features_in_
         first = members[0]
         data = first.bank_.data
-        decoded = decoder_rows(data, first.bank_)
+        decoded = decoder_rows(first.bank_)
         assert decoded.weights is not None
         self.classes_, self.support_ = first.classes_, checked.support
         class_weights = np.bincount(decoded.class_index, decoded.weights, minlength=first.classes_.size)

@@ -13,13 +13,14 @@ from polymargin._progress import Progress
 from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
-from polymargin.estimators._choice import Request, candidates, choose, cross_fitted_log_proba, decoder_rows
+from polymargin.estimators._choice import Plan, candidates, choose, cross_fitted_log_proba, decoder_rows
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.estimators._validation import check_positive
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows
 from polymargin.machines._parameters import criterion_of
+from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
 from polymargin.selection.settings import DEFAULT, SearchSettings
 
@@ -213,7 +214,12 @@ default="one-vs-one"
         return float(np.mean([counts[group.classes].sum() for group in codebook.row_groups]))
 
     def _fit_machines(
-        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None = None
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        decoder: Decoder,
+        shared: SharedWork,
+        progress: Progress | None = None,
     ) -> None:
         self.__dict__.pop("_loo_log_proba", None)  # that of an earlier fit
         if self.C is not None:
@@ -231,17 +237,15 @@ default="one-vs-one"
         settings = DEFAULT if self.search is None else self.search
         if self.selection == "loo-exact":
             settings = replace(settings, operations=np.inf, converged=1e-6)
-        request = Request(
-            codebook,
-            decoder,
+        plan = Plan(
+            tuple(self._kernels),
             C=None if self.C is None else self.C * self._weight_unit,
             gamma=gamma,
             selection=criterion_of(self.selection),
-            pools=[np.arange(codebook.n_columns)] if self.shared_parameters else None,
+            shared_parameters=self.shared_parameters,
             settings=settings,
-            keep_factors=decoder.needs_variances,
         )
-        choice = choose(data, self._kernels, request, progress, self.n_jobs)
+        choice = choose(data, codebook, decoder, plan, shared, progress, self.n_jobs)
         self.bank_: LSSVMBank = choice.bank
         self._cross_log_proba: Array | None = None
         self.search_results_ = choice.table
@@ -261,12 +265,13 @@ default="one-vs-one"
         machine._weight_unit = self._weight_unit
         return super()._column_trainer(machine, data, progress)
 
-    def _fit_decoder(self, decoder: Decoder, data: TrainingRows, *, progress: Progress | None) -> Decoder:
-        fitted = super()._fit_decoder(decoder, data, progress=progress)
-        self.bank_.data.release()
+    def _fit_decoder(
+        self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
+    ) -> Decoder:
+        fitted = super()._fit_decoder(decoder, data, shared, progress)
         if self.bank_.nested is not None and getattr(fitted, "cross_log_proba_", None) is None:
             assert isinstance(decoder, ProbabilisticDecoder)
-            self._cross_log_proba = cross_fitted_log_proba(data, self.bank_, decoder)[1]
+            self._cross_log_proba = cross_fitted_log_proba(self.bank_, decoder)[1]
         # They are many numbers, and have served.
         self.bank_ = replace(self.bank_, nested=None)
         return fitted
@@ -278,11 +283,11 @@ default="one-vs-one"
         if known is None:
             known = getattr(self.decoder_, "cross_log_proba_", None)
         if known is not None:
-            return decoder_rows(data, self.bank_), known
+            return decoder_rows(self.bank_), known
         decoder = self._resolved_decoder()
         assert isinstance(decoder, ProbabilisticDecoder)
         with blas_threads_for(data.class_index.size):
-            return cross_fitted_log_proba(data, self.bank_, decoder)
+            return cross_fitted_log_proba(self.bank_, decoder)
 
     @property
     def _kernels(self) -> list[Kernel]:
@@ -293,8 +298,10 @@ default="one-vs-one"
     def _kernel(self) -> Kernel:
         return self._kernels[0]
 
-    def _training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
-        return self.bank_.training_outputs(honest=honest)
+    def _training_outputs(
+        self, *, honest: bool, shared: SharedWork, progress: Progress | None = None
+    ) -> Outputs:
+        return self.bank_.training_outputs(honest=honest, workspace=shared.workspace(self.bank_.data))
 
     def _outputs(self, X: Any, *, variances: bool) -> Outputs:
         return self.bank_.outputs(X, variances=variances)

@@ -14,6 +14,7 @@ from polymargin.estimators._hinge import HingeClassifier
 from polymargin.estimators._validation import check_positive
 from polymargin.machines import TrainingRows
 from polymargin.machines._soft import DensityLabels, GivenLabels, SoftLabels
+from polymargin.machines._workspace import SharedWork
 
 if TYPE_CHECKING:  # importing them for good would load numba with the package
     from polymargin.machines.single import SingleMachineBank
@@ -241,14 +242,18 @@ class PosteriorSVMClassifier(HingeClassifier):
         self : PosteriorSVMClassifier
             The fitted estimator.
         """
-        super().fit(X, y, sample_weight, groups)
-        return self
+        return super().fit(X, y, sample_weight, groups)
 
     def _resolved_codebook(self, data: TrainingRows, progress: Progress | None = None) -> Codebook:
         return one_vs_all(self.classes_.size)
 
     def _trained(
-        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        decoder: Decoder,
+        shared: SharedWork,
+        progress: Progress | None,
     ) -> SVMBank | SingleMachineBank:
         if self.machine not in ("single", "one-vs-all"):
             raise ValueError(f'unknown machine {self.machine!r}; choose "single" or "one-vs-all"')

@@ -15,6 +15,7 @@ from polymargin.estimators._growth import SINGLE, WarmColumns
 from polymargin.estimators._hinge import HingeClassifier
 from polymargin.estimators._validation import check_positive, class_factors
 from polymargin.machines import TrainingRows
+from polymargin.machines._workspace import SharedWork, array_key
 
 if TYPE_CHECKING:  # importing them for good would load numba with the package
     from polymargin.machines.svm import SolverOptions, SVMBank
@@ -224,8 +225,7 @@ default="one-vs-one"
         self : SVMClassifier
             The fitted estimator.
         """
-        super().fit(X, y, sample_weight, groups)
-        return self
+        return super().fit(X, y, sample_weight, groups)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the scores of the classes, by which rows can be ranked.
@@ -247,11 +247,22 @@ default="one-vs-one"
         return super().decision_function(X)
 
     def _trained(
-        self, data: TrainingRows, codebook: Codebook, decoder: Decoder, progress: Progress | None
+        self,
+        data: TrainingRows,
+        codebook: Codebook,
+        decoder: Decoder,
+        shared: SharedWork,
+        progress: Progress | None,
     ) -> SVMBank:
         self.class_weight_ = self._class_weights(data)
         bank, self.selection_ = self._train(
-            data, codebook, decoder, self._box_weights(data), self._folds_of_rows(), progress=progress
+            data,
+            codebook,
+            decoder,
+            self._box_weights(data),
+            self._folds_of_rows(),
+            shared=shared,
+            progress=progress,
         )
         return bank
 
@@ -259,16 +270,25 @@ default="one-vs-one"
         from polymargin.selection.folds import fold_numbers, training_folds
 
         def train(rows: TrainingRows, box_weights: Array, cv: Any, start: Array) -> SVMBank:
-            return machine._train(rows, SINGLE, Hamming(), box_weights, cv, start, progress)[0]
+            return machine._train(
+                rows,
+                SINGLE,
+                Hamming(),
+                box_weights,
+                cv,
+                start,
+                shared=SharedWork(keep=False),
+                progress=progress,
+            )[0]
 
         folds = training_folds(data, self._folds_of_rows(), self.random_state)
         return WarmColumns(train, data, self._box_weights(data), fold_numbers(folds))
 
-    def _fit_decoder(self, decoder: Decoder, data: TrainingRows, *, progress: Progress | None) -> Decoder:
+    def _fit_decoder(
+        self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
+    ) -> Decoder:
         # With the weights of the machines, or what is learned here would undo class_weight.
-        return super()._fit_decoder(
-            decoder, replace(data, weights=self._box_weights(data)), progress=progress
-        )
+        return super()._fit_decoder(decoder, replace(data, weights=self._box_weights(data)), shared, progress)
 
     def _train(
         self,
@@ -278,24 +298,35 @@ default="one-vs-one"
         box_weights: Array,
         cv: Any,
         start: Array | None = None,
+        *,
+        shared: SharedWork,
         progress: Progress | None = None,
     ) -> tuple[SVMBank, CrossValidation | None]:
         """Return trained machines, and how C and gamma were selected, if they were; nothing is stored."""
         from polymargin.machines.svm import fit_svm_bank
 
         options = self._solver_options()
-        C, gamma, selection = self._parameters(data, codebook, decoder, box_weights, cv, options, progress)
-        bank = fit_svm_bank(
-            data,
-            codebook,
-            C=C,
-            gamma=gamma,
-            box_weights=box_weights,
-            options=options,
-            cv=cv,
-            random_state=self.random_state,
-            start=start,
-            progress=progress,
+        dichotomies = array_key(codebook.matrix)
+        # A decoder that learns is not fitted in the folds: Hamming decoding judges in its place.
+        judge = repr(Hamming() if decoder.learns else decoder)
+        C, gamma, selection = shared.once(
+            ("parameters", dichotomies, judge),
+            lambda: self._parameters(data, codebook, decoder, box_weights, cv, options, progress),
+        )
+        bank = shared.once(
+            ("bank", dichotomies, array_key(C), array_key(gamma)),
+            lambda: fit_svm_bank(
+                data,
+                codebook,
+                C=C,
+                gamma=gamma,
+                box_weights=box_weights,
+                options=options,
+                cv=cv,
+                random_state=self.random_state,
+                start=start,
+                progress=progress,
+            ),
         )
         return bank, selection
 

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from polymargin._threads import blas_threads_for
 from polymargin.kernels import Kernel
-from polymargin.machines._gram import RowGroupGram
+from polymargin.machines._gram import GroupEvidence, GroupGram, row_groups
 from polymargin.machines._parameters import criterion_of
-from polymargin.machines._plan import features_to_use
-from polymargin.machines.lssvm import LSSVMBank, row_groups
+from polymargin.machines._workspace import Workspace
+from polymargin.machines.lssvm import LSSVMBank, group_grams
 from polymargin.selection import evidence
 from polymargin.selection.leave_one_out import _EIGEN, _affordable, _part
 from polymargin.selection.samples import GroupedSamples, Part, Samples
@@ -208,9 +208,7 @@ def _errors(
     settings: SearchSettings,
 ) -> Array:
     """Return the mean criterion of a row in a machine, shape (n_gamma, n_C)."""
-    data = bank.data.with_kernel(bank.kernel)  # what is computed of the rows is not kept with the estimator
-    groups = row_groups(data, bank.codebook, criterion)[1]
-    data.use_features(features_to_use(data, groups) is not None)
+    groups = group_grams(Workspace(bank.data), bank.codebook, criterion)
     share = _affordable(groups, settings.operations / (_EIGEN * len(settings.octaves)))
     values, weight = np.zeros((gamma.size, C.size)), 0.0
     for group in _some(groups, columns):
@@ -221,21 +219,22 @@ def _errors(
         factor = group.total / float(part.weights.sum())
         for row, value in enumerate(gamma):
             # A new object each time: its decomposition is forgotten once all C have used it.
-            costs = kind(data.kernel, part, 1.0 / C).errors(criterion, float(value))
+            costs = kind(bank.kernel, part, 1.0 / C).errors(criterion, float(value))
             values[row] += factor * costs[:, mask].sum(axis=1)
         weight += group.total * int(mask.sum())
-        group.release()
     return values / weight
 
 
 def _evidence(bank: LSSVMBank, columns: Array, C: Array, gamma: Array, given_C: float | None) -> Array:
     """Return the summed level-three log-evidence of the machines, shape (n_gamma, n_C)."""
     values = np.full((gamma.size, C.size), np.nan)
-    data = bank.data.with_kernel(bank.kernel)
-    groups = _some(row_groups(data, bank.codebook, "evidence")[1], columns)
+    workspace = Workspace(bank.data)
+    grams = [GroupGram(group, workspace) for group in row_groups(bank.data, bank.codebook)]
+    groups = _some(grams, columns)
+    evidences = [GroupEvidence(group) for group in groups]
     asked = [np.flatnonzero(np.isin(group.columns, columns)) for group in groups]
     for row, value in enumerate(gamma):
-        levels = [group.level_two(float(value), True) for group in groups]
+        levels = [of_group.level_two(float(value), True) for of_group in evidences]
         # With less noise a machine may interpolate the labels and be sure of it, see `evidence.RIDGE_RANGE`: the search
         # does not go there, but who gives C may.
         least = evidence.RIDGE_RANGE[0] * float(np.mean([level.centring.lift for level in levels]))
@@ -247,7 +246,7 @@ def _evidence(bank: LSSVMBank, columns: Array, C: Array, gamma: Array, given_C: 
     return values
 
 
-def _some(groups: list[RowGroupGram], columns: Array) -> list[RowGroupGram]:
+def _some(groups: list[GroupGram], columns: Array) -> list[GroupGram]:
     """Return the groups of rows behind some columns, evenly chosen ones if there are many."""
     groups = [group for group in groups if np.isin(group.columns, columns).any()]
     if len(groups) <= _GROUPS:

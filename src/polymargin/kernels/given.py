@@ -12,6 +12,7 @@ from scipy import sparse
 from polymargin.kernels._base import Array, Kernel
 
 
+@dataclass(frozen=True)
 class Precomputed(Kernel):
     """X is the Gram matrix itself: (n, n) to fit, (m, n) to predict."""
 

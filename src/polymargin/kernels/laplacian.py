@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.metrics.pairwise import manhattan_distances
 from polymargin.kernels._base import Array, Kernel, symmetric, weighted_moments
 
 
+@dataclass(frozen=True)
 class Laplacian(Kernel):
     """K(x, z) = exp(-gamma Σ_j |x_j - z_j|)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from polymargin.kernels._base import Array, Kernel, inner_products, squared_norm
 from polymargin.kernels._features import Features
 
 
+@dataclass(frozen=True)
 class Linear(Kernel):
     """K(x, z) = x·z."""
 

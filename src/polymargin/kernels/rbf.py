@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import sparse
 from polymargin.kernels._base import Array, Kernel, inner_products, squared_norms, symmetric, weighted_moments
 
 
+@dataclass(frozen=True)
 class RBF(Kernel):
     """K(x, z) = exp(-gamma |x - z|²); the papers' σ² is 1 / gamma."""
 

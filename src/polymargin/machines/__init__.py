@@ -3,6 +3,7 @@
 from typing import Any
 
 from polymargin.machines._rows import TrainingRows
+from polymargin.machines._workspace import Workspace
 from polymargin.machines.lssvm import LSSVMBank, fit_lssvm_bank
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "SVMBank",
     "SingleMachineBank",
     "TrainingRows",
+    "Workspace",
     "fit_lssvm_bank",
     "fit_single_bank",
     "fit_svm_bank",

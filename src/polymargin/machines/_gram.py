@@ -1,17 +1,19 @@
-"""The Gram matrix of one group of rows, centred, checked, and the evidence computed from it."""
+"""Groups of rows that columns of a codebook share, and their Gram matrices: centred, checked, in part or whole."""
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from polymargin._threads import remembered
+from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
+from polymargin.kernels._features import Features
 from polymargin.machines._rows import TrainingRows
+from polymargin.machines._workspace import Workspace, among
 from polymargin.selection import evidence
 from polymargin.selection.samples import Part
 from polymargin.solvers.centring import Centring, centre
@@ -20,6 +22,7 @@ from polymargin.solvers.ridge import NotPositiveDefinite
 from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
+Selection = Literal["evidence", "loo", "gcv"]
 
 #: Groups of more rows than this are searched coarsely on a sample of this size.
 _SAMPLE = 500
@@ -27,36 +30,140 @@ _SAMPLE = 500
 _SMALLEST = 1e-290
 
 
-class RowGroupGram:
-    """The rows that some columns of the codebook share, and the Gram matrix among them."""
+@dataclass(frozen=True)
+class RowGroup:
+    """The rows that some columns of the codebook share.
 
-    def __init__(
-        self,
-        data: TrainingRows,
-        rows: Array,
-        columns: Array,
-        targets: Array,
-        weights: Array | None = None,
-        counted: Array | None = None,
-    ):
-        self.data, self.rows, self.columns = data, rows, columns
-        self.targets = targets[np.ix_(rows, columns)].astype(np.float64)
-        self.weights = data.weights[rows] if weights is None else weights[rows]
-        self.counted = None if counted is None else counted[np.ix_(rows, columns)]
-        self._levels: dict[tuple[float, bool], evidence.LevelTwo] = {}
+    Attributes
+    ----------
+    rows : ndarray of int, shape (m,)
+        Which of the training rows.
+    columns : ndarray of int, shape (l,)
+        The columns of the codebook.
+    targets : ndarray of shape (m, l)
+        What the columns' machines are to say of the rows.
+    weights : ndarray of shape (m,)
+        The row weights.
+    counted : ndarray of shape (m, l) or None
+        Which targets generalised cross-validation counts; None: all.
+    observations : ndarray of int, shape (m,), or None
+        The group of every row, which is left out whole; None: every row by itself.
+    """
 
-    @remembered
-    def base(self) -> Array:
-        return self._base_among(self.rows)
+    rows: Array
+    columns: Array
+    targets: Array
+    weights: Array
+    counted: Array | None
+    observations: Array | None
 
-    @remembered
-    def thin(self) -> ThinMatrix | None:
-        """The features of the rows, where they are used and far fewer than the rows."""
-        features = self.data.features
-        if features is None or not self.worth_features(features.orders.size):
-            return None
+    @property
+    def total(self) -> float:
+        """The weight of all rows."""
+        return float(self.weights.sum())
+
+    def shift(self, kept: Array) -> Array:
+        """Return what leaving a row, or its group, out of some rows does to the mean of their targets, (m, l).
+
+        It is anti-correlated with the row's own target, and is added to its leave-one-out margin; zero elsewhere.
+        """
+        weights = np.where(kept, self.weights, 0.0)[:, np.newaxis]
+        total = float(weights.sum())
+        moved = weights * (self.targets - weights[:, 0] @ self.targets / max(total, 1e-300))
+        if self.observations is not None:
+            member = np.unique(self.observations, return_inverse=True)[1]
+            together = np.zeros((int(member.max()) + 1, moved.shape[1] + 1))
+            np.add.at(together, member, np.hstack([moved, weights]))
+            moved, weights = together[member, :-1], together[member, -1:]
+        shift = moved / np.maximum(total - weights, 1e-12 * max(total, 1e-300))
+        return np.where(kept[:, np.newaxis], shift, 0.0)
+
+
+def row_groups(rows: TrainingRows, codebook: Codebook, selection: Selection = "evidence") -> list[RowGroup]:
+    """Return the groups of rows that columns of the codebook share.
+
+    A row with a soft label takes part in a dichotomy with the probability of its classes for a weight; its target is
+    the mean of the classes' sides. That is the machine of K rows in its place, one of each class, weighted by the
+    probabilities.
+    """
+    # Generalised cross-validation of one-vs-all machines counts the column of a row's own class.
+    own_only = selection == "gcv" and codebook.is_one_vs_all
+    soft = rows.soft_labels
+    if soft is None:
+        all_targets = codebook.targets(rows.class_index)
+        own = all_targets > 0 if own_only else None
+    else:
+        all_targets = soft @ codebook.matrix.astype(np.float64)
+        own = soft @ (codebook.matrix > 0).astype(np.float64) if own_only else None
+    groups = []
+    for group in codebook.row_groups:
+        weights = rows.weights
+        if soft is None:
+            used = np.flatnonzero(group.classes[rows.class_index])
+            targets = all_targets[np.ix_(used, group.columns)].astype(np.float64)
+        else:
+            share = soft @ group.classes
+            used = np.flatnonzero(share > 0.0)
+            targets = all_targets[np.ix_(used, group.columns)] / share[used, np.newaxis]
+            weights = weights * share
+        groups.append(
+            RowGroup(
+                used,
+                group.columns,
+                targets,
+                weights[used],
+                None if own is None else own[np.ix_(used, group.columns)],
+                None if rows.groups is None else rows.groups[used],
+            )
+        )
+    return groups
+
+
+class GroupGram:
+    """A group of rows with its kernel matrix, or with the features that are used in its place.
+
+    Parameters
+    ----------
+    group : RowGroup
+        The rows, their targets and weights.
+    workspace : Workspace
+        What all groups share.
+    by_features : bool
+        Whether features may be used in place of the kernel matrix; see `worth_features`.
+    """
+
+    def __init__(self, group: RowGroup, workspace: Workspace, by_features: bool = False):
+        self.group, self.workspace, self.kernel = group, workspace, workspace.rows.kernel
+        self.rows, self.columns, self.targets = group.rows, group.columns, group.targets
+        self.weights, self.counted, self.total = group.weights, group.counted, group.total
+        self.left_out = None if group.observations is None else LeftOut.of(group.observations)
+        #: The first of every set of equal rows, and which of these each row equals.
+        first, self._equals = np.unique(
+            workspace.distinct.inverse[group.rows], return_index=True, return_inverse=True
+        )[1:]
+        #: How many rows there are, copies not counted, so that they change nothing.
+        self.n_different = int(first.size)
+        self._features: Features | None = None
+        self._matrix_shared = not by_features
+        if by_features and worth_features(workspace.features.orders.size, self.n_different):
+            self._features = workspace.features
+
+    @property
+    def by_features(self) -> bool:
+        """Whether the features of the rows are used in place of their kernel matrix."""
+        return self._features is not None
+
+    @property
+    def n_features(self) -> int | None:
+        """The dimension of the feature map, where it is used in place of the kernel matrix."""
+        return None if self._features is None or self.left_out is not None else self._features.orders.size
+
+    def thin(self) -> ThinMatrix:
+        """Return the features of the rows, centred."""
+        assert self._features is not None
+        features = self._features
         with np.errstate(over="ignore", invalid="ignore"):
-            thin = self._thin_among(self.rows, self.weights)
+            thin = ThinMatrix(features.of(self.rows), self.weights)
             square = features.unit * features.unit
             if not (np.isfinite(thin.products).all() and np.isfinite(square)):
                 raise ValueError(
@@ -69,117 +176,39 @@ class RowGroupGram:
                 )
         return thin
 
-    def worth_features(self, n_features: int) -> bool:
-        """Tell whether it is quicker to work with so many features than with the kernel matrix.
-
-        Copies of a row are not counted, so that they change nothing.
-        """
-        return _serve(n_features, self.n_different)
-
-    @property
-    def n_different(self) -> int:
-        """How many rows there are, copies not counted."""
-        return self._different[0].size
-
-    def _thin_among(self, rows: Array, weights: Array) -> ThinMatrix:
-        assert self.data.features is not None
-        return ThinMatrix(self.data.features.of(rows), weights)
-
-    @remembered
-    def _different(self) -> tuple[Array, Array]:
-        """The first of every set of equal rows, and which of these each row equals."""
-        distinct = self.data.distinct.inverse[self.rows]
-        return np.unique(distinct, return_index=True, return_inverse=True)[1:]
-
-    def _base_among(self, rows: Array) -> Array:
-        """Return the base matrix among some of the training rows, which is refused if it is no Gram matrix."""
-        data = self.data
-        base = data.base_among(rows)
-        if data.kernel.untrusted or data.whole_base is None or not data.finite:
-            check_base(base, data.kernel)
+    def base(self, rows: Array | None = None) -> Array:
+        """Return the base matrix among the rows, or some of the training rows; refused if it is no Gram matrix."""
+        rows = self.rows if rows is None else rows
+        kernel = self.kernel
+        if not self._matrix_shared:  # most groups use features, so that there is no matrix of all rows
+            base = kernel.base_among(self.workspace.rows.X, rows)
+            check_base(base, kernel)
+            return base
+        base = self.workspace.base_among(rows)
+        if kernel.untrusted or not self.workspace.finite:
+            check_base(base, kernel)
         return base
 
-    def release(self) -> None:
-        """Forget the base matrix, the features, and what was computed from them."""
-        self.__dict__.pop("base", None)
-        self.__dict__.pop("thin", None)
-        self._levels.clear()
-
-    def centred(self, gamma: float) -> tuple[Centring, Array]:
-        """Return the centring and the centred matrix A for one gamma."""
-        shared = self.data.shared_gram_among(self.rows, gamma)
-        K = _values(self.kernel, self.base, gamma) if shared is None else shared
-        return _centred(self.kernel, K, self.weights)
-
-    @remembered
-    def sample(self) -> Array:
-        """Positions of a sample of the rows that keeps every class's share and does not depend on their order."""
-        # Rows in the order of their mean distance to all rows, within each class: every m-th is a fair sample.
-        class_index = self.data.class_index[self.rows]
-        order = np.lexsort((self.weights @ self.base, class_index))
-        return _evenly(order, class_index[order], _SAMPLE)
-
-    def level_two(self, gamma: float, sample: bool) -> evidence.LevelTwo:
-        """Return the evidence of one gamma for the group's columns, on a sample of its rows if there are many."""
-        sample &= self.rows.size > _SAMPLE
-        if (gamma, sample) not in self._levels:
-            part = self.sample if sample else np.arange(self.rows.size)
-            base = self.base[np.ix_(part, part)] if sample else self.base
-            centring, A = _centred(self.kernel, _values(self.kernel, base, gamma), self.weights[part])
-            level = evidence.LevelTwo.of(A, centring, self.targets[part])
-            trace = float(np.diagonal(base).real @ self.weights[part])
-            _check_spectrum(level.form.eigenvalues, trace, self.data.kernel)
-            self._levels[gamma, sample] = level
-        return self._levels[gamma, sample]
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel."""
-        return self.data.kernel
-
-    @remembered
-    def total(self) -> float:
-        """The weight of all rows."""
-        return float(self.weights.sum())
-
-    @property
-    def n_features(self) -> int | None:
-        """The dimension of the kernel's feature map, where the features are used in place of the kernel matrix."""
-        return None if self.thin is None or self.left_out is not None else self.thin.orders.size
-
-    @cached_property
-    def left_out(self) -> LeftOut | None:
-        """The groups of rows that are left out together; None: every row by itself."""
-        return None if self.data.groups is None else LeftOut.of(self.data.groups[self.rows])
-
-    def shift(self, kept: Array) -> Array:
-        """Return what leaving a row, or its group, out of some rows does to the mean of their targets, (m, L).
-
-        It is anti-correlated with the row's own target, and is added to its leave-one-out margin; zero elsewhere.
-        """
-        weights = np.where(kept, self.weights, 0.0)[:, np.newaxis]
-        total = float(weights.sum())
-        moved = weights * (self.targets - weights[:, 0] @ self.targets / max(total, 1e-300))
-        if self.data.groups is not None:
-            member = np.unique(self.data.groups[self.rows], return_inverse=True)[1]
-            together = np.zeros((int(member.max()) + 1, moved.shape[1] + 1))
-            np.add.at(together, member, np.hstack([moved, weights]))
-            moved, weights = together[member, :-1], together[member, -1:]
-        shift = moved / np.maximum(total - weights, 1e-12 * max(total, 1e-300))
-        return np.where(kept[:, np.newaxis], shift, 0.0)
+    def centred(self, gamma: float, gram: Array | None = None) -> tuple[Centring, Array]:
+        """Return the centring and the centred matrix A for one gamma; `gram`: the kernel's values of all rows."""
+        if gram is None:
+            return _centred(self.kernel, _values(self.kernel, self.base(), gamma), self.weights)
+        K = among(gram, self.rows)
+        return _centred(self.kernel, K.copy() if K is gram else K, self.weights)
 
     def _sampled(self, share: float, least_rows: int) -> Array:
         """Return the places of a share of the rows; of groups, some rows of each rather than some groups."""
-        if self.data.groups is None:
-            return np.flatnonzero(np.isin(self.rows, self.data.deal.sample(share, least_rows)))
-        member, sizes = np.unique(self.data.groups[self.rows], return_inverse=True, return_counts=True)[1:]
+        deal = self.workspace.rows.deal
+        if self.group.observations is None:
+            return np.flatnonzero(np.isin(self.rows, deal.sample(share, least_rows)))
+        member, sizes = np.unique(self.group.observations, return_inverse=True, return_counts=True)[1:]
         order = np.argsort(member, kind="stable")
         rank = np.empty_like(order)
         rank[order] = np.arange(order.size) - (np.cumsum(sizes) - sizes)[member[order]]
         mean_size = order.size / sizes.size
         if share * mean_size >= 1.0:
             return np.flatnonzero(rank < np.ceil(share * sizes[member]))
-        some = np.isin(self.rows, self.data.deal.sample(share * mean_size, least_rows))
+        some = np.isin(self.rows, deal.sample(share * mean_size, least_rows))
         return np.flatnonzero(some & (rank == 0))
 
     def part(self, share: float, least_rows: int, by_features: bool) -> Part:
@@ -187,37 +216,81 @@ class RowGroupGram:
 
         Equal rows of one class and weight are one row that stands for several.
         """
+        observations = self.group.observations
         kept = np.arange(self.rows.size) if share >= 1.0 else self._sampled(share, least_rows)
         first, inverse, copies = np.unique(
-            self._different[1][kept], return_index=True, return_inverse=True, return_counts=True
+            self._equals[kept], return_index=True, return_inverse=True, return_counts=True
         )[1:]
         different = kept[np.sort(first)]
         place = np.argsort(np.argsort(first, kind="stable"), kind="stable")
         weights: Array = np.bincount(place[inverse], self.weights[kept])
-        if self.data.groups is not None and share < 1.0:
+        if observations is not None and share < 1.0:
             # Of a group of which some rows are kept, these stand for all.
-            groups = self.data.groups[self.rows]
-            of_all, of_kept = np.bincount(groups, self.weights), np.bincount(groups[different], weights)
-            weights = weights * of_all[groups[different]] / of_kept[groups[different]]
+            of_all, of_kept = (
+                np.bincount(observations, self.weights),
+                np.bincount(observations[different], weights),
+            )
+            weights = weights * of_all[observations[different]] / of_kept[observations[different]]
         counts = np.bincount(place[inverse])
         whole = different.size == self.rows.size
         rows = self.rows[different]
         base: Any
-        if by_features:
-            base = self.thin if whole else self._thin_among(rows, weights)
+        if not by_features:
+            base = self.base(rows)
+        elif whole:
+            base = self.thin()
         else:
-            base = self.base if whole else self._base_among(rows)
+            assert self._features is not None
+            base = ThinMatrix(self._features.of(rows), weights)
         return Part(
             base,
             weights,
             self.targets[different],
             None if self.counted is None else self.counted[different],
             None if copies.max() == 1 else counts.astype(np.float64),
-            None if self.data.groups is None else LeftOut.of(self.data.groups[rows]),
+            None if observations is None else LeftOut.of(observations[different]),
         )
 
 
-def _serve(n_features: int, n_rows: int) -> bool:
+class GroupEvidence:
+    """The level-two evidence of a group of rows, for one gamma after the other.
+
+    Parameters
+    ----------
+    group : GroupGram
+        The rows.
+    """
+
+    def __init__(self, group: GroupGram):
+        self._group, self._base = group, group.base()
+        self._levels: dict[tuple[float, bool], evidence.LevelTwo] = {}
+        self._sample: Array | None = None
+
+    def level_two(self, gamma: float, sample: bool) -> evidence.LevelTwo:
+        """Return the evidence of one gamma for the group's columns, on a sample of its rows if there are many."""
+        group = self._group
+        sample &= group.rows.size > _SAMPLE
+        if (gamma, sample) not in self._levels:
+            part = self._sampled() if sample else np.arange(group.rows.size)
+            base = self._base[np.ix_(part, part)] if sample else self._base
+            centring, A = _centred(group.kernel, _values(group.kernel, base, gamma), group.weights[part])
+            level = evidence.LevelTwo.of(A, centring, group.targets[part])
+            trace = float(np.diagonal(base).real @ group.weights[part])
+            _check_spectrum(level.form.eigenvalues, trace, group.kernel)
+            self._levels[gamma, sample] = level
+        return self._levels[gamma, sample]
+
+    def _sampled(self) -> Array:
+        """Return positions of a sample of the rows that keeps every class's share, whatever their order."""
+        if self._sample is None:
+            # Rows in the order of their mean distance to all rows, within each class: every m-th is a fair sample.
+            class_index = self._group.workspace.rows.class_index[self._group.rows]
+            order = np.lexsort((self._group.weights @ self._base, class_index))
+            self._sample = _evenly(order, class_index[order], _SAMPLE)
+        return self._sample
+
+
+def worth_features(n_features: int, n_rows: int) -> bool:
     """Tell whether so many features of so many rows are quicker to work with than their kernel matrix."""
     return 2 * n_features <= n_rows
 

@@ -85,7 +85,7 @@ class HingeRows:
         leading: Array | None = None,
         labels: SoftLabels | None = None,
     ):
-        rows = data.contents if leading is None else data.contents.sorted_by(data.class_index, leading)
+        rows = data.contents() if leading is None else data.contents().sorted_by(data.class_index, leading)
         self.kernel, self.codebook, self.box_weights = data.kernel, codebook, box_weights
         self.first, self.inverse = rows.first, rows.inverse
         self.class_index = data.class_index[self.first]

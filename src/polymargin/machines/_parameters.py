@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from polymargin._progress import Count, Progress
 from polymargin.kernels import Linear
 from polymargin.kernels._base import weighted_moments
-from polymargin.machines._gram import RowGroupGram
+from polymargin.machines._gram import GroupEvidence, GroupGram, Selection
 from polymargin.machines._rows import TrainingRows
 from polymargin.selection import evidence, leave_one_out
 from polymargin.selection.lattice import KERNELS
 from polymargin.selection.settings import SearchSettings
 
 Array = NDArray[Any]
-Selection = Literal["evidence", "loo", "gcv"]
 
 
 def criterion_of(selection: str | None) -> Selection:
@@ -27,7 +26,7 @@ def criterion_of(selection: str | None) -> Selection:
     return "loo" if selection in (None, "loo-exact") else cast(Selection, selection)
 
 
-def in_batches(groups: list[RowGroupGram], pools: Sequence[Array]) -> list[list[RowGroupGram]]:
+def in_batches(groups: list[GroupGram], pools: Sequence[Array]) -> list[list[GroupGram]]:
     """Return the groups one by one, or all together if some pool needs several at a time."""
     group_of = _owners([group.columns for group in groups])
     if all((group_of[pool] == group_of[pool[0]]).all() for pool in pools):
@@ -49,7 +48,7 @@ def kernel_count(
     gamma: float | Array | None,
     selection: Selection,
     pools: Sequence[Array],
-    groups: list[RowGroupGram],
+    groups: list[GroupGram],
     progress: Progress | None,
 ) -> Count:
     """Return the count of the kernels that are tried to select what is None."""
@@ -67,7 +66,7 @@ def kernel_count(
 
 def select_parameters(
     data: TrainingRows,
-    groups: list[RowGroupGram],
+    groups: list[GroupGram],
     C: float | Array | None,
     gamma: float | Array | None,
     selection: Selection,
@@ -94,8 +93,9 @@ def select_parameters(
         members = _members(batch, pools, n_columns)
         ridge = None if C is None else 1.0 / C
         if selection == "evidence":
+            levels = [GroupEvidence(group) for group in batch]
             choices = evidence.choose(
-                partial(_level_two, batch),
+                partial(_level_two, levels),
                 members,
                 gammas=gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2),
                 ridge=ridge,
@@ -117,19 +117,16 @@ def select_parameters(
             for number, positions in parts:
                 Cs[batch[number].columns[positions]] = 1.0 / choice.ridge
                 gammas[batch[number].columns[positions]] = choice.gamma
-        if len(groups) > len(batch):
-            for group in batch:
-                group.release()
     return Cs, gammas
 
 
-def _level_two(groups: list[RowGroupGram], number: int, gamma: float, sample: bool) -> evidence.LevelTwo:
+def _level_two(levels: list[GroupEvidence], number: int, gamma: float, sample: bool) -> evidence.LevelTwo:
     """Return the evidence of one gamma for the columns of a group."""
-    return groups[number].level_two(gamma, sample)
+    return levels[number].level_two(gamma, sample)
 
 
 def _members(
-    groups: list[RowGroupGram], pools: Sequence[Array], n_columns: int
+    groups: list[GroupGram], pools: Sequence[Array], n_columns: int
 ) -> list[list[tuple[int, Array]]]:
     """Return, for every pool with columns in these groups, its columns as positions in each of its groups."""
     pool_of = _owners(pools)

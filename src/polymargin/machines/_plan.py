@@ -6,28 +6,26 @@ from scipy import sparse
 
 from polymargin import _memory
 from polymargin._threads import n_threads
-from polymargin.machines._gram import RowGroupGram
-from polymargin.machines._rows import KEPT_BYTES, TrainingRows
+from polymargin.machines._gram import GroupGram, worth_features
+from polymargin.machines._rows import TrainingRows
+from polymargin.machines._workspace import KEPT_BYTES
 
 
-def features_to_use(data: TrainingRows, groups: list[RowGroupGram]) -> int | None:
+def n_features_to_use(data: TrainingRows, groups: list[GroupGram]) -> int | None:
     """Return how many features the kernel has, None if these are not few compared with the rows of most groups."""
     n_features = None if sparse.issparse(data.X) else data.kernel.n_features(data.X.shape[1])
     if n_features is None:
         return None
-    served = sum(group.n_different for group in groups if group.worth_features(n_features))
+    served = sum(group.n_different for group in groups if worth_features(n_features, group.n_different))
     return n_features if 2 * served >= sum(group.n_different for group in groups) else None
 
 
 def require_memory(
-    data: TrainingRows, groups: list[RowGroupGram], keep_factors: bool, n_features: int | None
+    data: TrainingRows, groups: list[GroupGram], keep_factors: bool, by_features: bool
 ) -> None:
     """Refuse, with MemoryError, what does not fit: kernel matrices, and features that are used in their place."""
-    squares = [
-        float(group.rows.size) ** 2
-        for group in groups
-        if n_features is None or not group.worth_features(n_features)
-    ]
+    squares = [float(group.rows.size) ** 2 for group in groups if not group.by_features]
+    n_features = data.kernel.n_features(data.X.shape[1]) if by_features else None
     n_rows = data.X.shape[0]
     at_once = min(n_threads(), len(groups))
     factorised = (32.0 + data.base_bytes) * max(squares, default=0.0) * at_once
@@ -44,11 +42,11 @@ def require_memory(
     _memory.require(factorised + kept + shared, purpose, remedy)
 
 
-def require_matrix(group: RowGroupGram) -> None:
+def require_matrix(group: GroupGram) -> None:
     """Refuse, with MemoryError, the kernel matrix of a group whose features do not do after all."""
     n_rows = group.rows.size
     _memory.require(
-        (32.0 + group.data.base_bytes) * float(n_rows) ** 2 * n_threads(),
+        (32.0 + group.workspace.rows.base_bytes) * float(n_rows) ** 2 * n_threads(),
         f"the kernel matrix of {n_rows} rows, among them some that are very far from the others,",
         "scale the features, for example with StandardScaler, look for outliers, or give a smaller C",
     )

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from polymargin._threads import in_threads, remembered
 from polymargin.dealing import Deal
 from polymargin.kernels import Kernel
-from polymargin.kernels._features import Features
 
 Array = NDArray[Any]
-
-#: The kernel's base matrix among all rows is computed once, and kept while machines are fitted, up to so many bytes.
-KEPT_BYTES = 2.0**29
-#: So many rows of the kernel matrix are computed at a time.
-_STRIP = 64
 
 
 @dataclass(frozen=True)
@@ -76,7 +68,7 @@ class TrainingRows:
     groups: Array | None = None
     dealt: Deal | None = None
 
-    @cached_property
+    @property
     def deal(self) -> Deal:
         """The rows in a random order, for folds and samples."""
         return self.shuffled().deal if self.dealt is None else self.dealt
@@ -129,39 +121,7 @@ class TrainingRows:
 
     def with_kernel(self, kernel: Kernel) -> TrainingRows:
         """Return the same rows with another kernel."""
-        other = replace(self, kernel=kernel)
-        if "distinct" in self.__dict__ and not (kernel.precomputed or self.kernel.precomputed):
-            other.__dict__["distinct"] = self.distinct
-        return other
-
-    @remembered
-    def _base(self) -> Array:
-        return self.kernel.base_among(self.X, np.arange(self.X.shape[0]))
-
-    @property
-    def whole_base(self) -> Array | None:
-        """The kernel's base matrix among all rows, computed once until it is released.
-
-        None if there are many rows, or if their features are used in its place.
-        """
-        by_features = self.features is not None
-        return None if by_features or self.whole_bytes > KEPT_BYTES else self._base
-
-    @property
-    def features(self) -> Features | None:
-        """What the kernel compares of the rows, if that is used in place of the kernel matrix."""
-        return self.__dict__.get("_known_features")
-
-    def use_features(self, wanted: bool) -> None:
-        """Use the features of the rows in place of the kernel matrix, or do not."""
-        if not wanted:
-            self.__dict__.pop("_known_features", None)
-        elif self.features is None:
-            self.__dict__["_known_features"] = self.kernel.features(self.X)
-
-    def prepare(self) -> None:
-        """Compute what threads will ask for, before two of them do: the different rows and the base matrix."""
-        _ = self.distinct, self.whole_base
+        return replace(self, kernel=kernel)
 
     @property
     def base_bytes(self) -> int:
@@ -173,56 +133,8 @@ class TrainingRows:
         """The size of the base matrix among all rows."""
         return float(self.base_bytes) * self.X.shape[0] ** 2
 
-    def base_among(self, rows: Array) -> Array:
-        """Return the kernel's base matrix among some of the rows, which nobody may change."""
-        whole = self.whole_base
-        return self.kernel.base_among(self.X, rows) if whole is None else _among(whole, rows)
-
-    @remembered
-    def finite(self) -> bool:
-        """Whether the base matrix among all rows has neither infinite nor undefined entries."""
-        return bool(np.isfinite(self._base).all())
-
-    def share_gram(self, gamma: float) -> None:
-        """Compute the kernel's values among all rows once, for whoever will ask for them with this gamma."""
-        whole = self.whole_base
-        if whole is None or self._shared_gram[0] == gamma:
-            return
-        values = np.empty(whole.shape)
-
-        def fill(start: int) -> None:
-            values[start : start + _STRIP] = self.kernel.apply(whole[start : start + _STRIP], gamma)
-
-        with np.errstate(over="ignore", invalid="ignore"):
-            in_threads(fill, range(0, len(whole), _STRIP))
-        self.__dict__["_shared_gram"] = gamma, values
-
-    @remembered
-    def _shared_gram(self) -> tuple[float, Array | None]:
-        return np.nan, None
-
-    def shared_gram(self, gamma: float) -> Array | None:
-        """Return the kernel's values among all rows for one gamma, if they were computed to be shared."""
-        known, values = self._shared_gram
-        return values if known == gamma else None
-
-    def shared_gram_among(self, rows: Array, gamma: float) -> Array | None:
-        """Return the kernel's values among some rows, a new array, if those among all were computed to be shared."""
-        values = self.shared_gram(gamma)
-        if values is None:
-            return None
-        part = _among(values, rows)
-        return part.copy() if part is values else part
-
-    def release(self) -> None:
-        """Forget the base matrix, the kernel's values and the features."""
-        self.__dict__.pop("_base", None)
-        self.__dict__.pop("_known_features", None)
-        self.__dict__.pop("_shared_gram", None)
-
-    @remembered
     def distinct(self) -> DistinctRows:
-        """The different rows of every class: those that differ in content, soft label or weight.
+        """Return the different rows of every class: those that differ in content, soft label or weight.
 
         The order does not depend on the order of the training rows, nor on how often one is repeated. (The rows
         behind a precomputed kernel are not known: they are all kept, in their order. So are rows in groups.)
@@ -231,7 +143,7 @@ class TrainingRows:
         --------
         >>> from polymargin.kernels import Linear
         >>> X = np.array([[2.0], [1.0], [2.0]])
-        >>> TrainingRows(Linear(), X, np.array([0, 0, 0]), np.ones(3)).distinct
+        >>> TrainingRows(Linear(), X, np.array([0, 0, 0]), np.ones(3)).distinct()
         DistinctRows(first=array([0, 1]), inverse=array([0, 1, 0]))
         """
         others = []
@@ -239,9 +151,8 @@ class TrainingRows:
             others.append(np.unique(self.weights, return_inverse=True)[1])
         return self._different(others, apart=self.groups is not None)
 
-    @remembered
     def contents(self) -> DistinctRows:
-        """The rows of every class that differ in content or soft label, whatever their weights and groups.
+        """Return the rows of every class that differ in content or soft label, whatever their weights and groups.
 
         To hinge machines, such rows are one row in a larger box. Otherwise as `distinct`.
         """
@@ -258,13 +169,6 @@ class TrainingRows:
             number = np.unique(number, return_inverse=True)[1]
         _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
         return DistinctRows(first, inverse)
-
-
-def _among(matrix: Array, rows: Array) -> Array:
-    """Return the part of a square matrix that belongs to some rows, in their order; the matrix itself if it is all."""
-    if rows.size == len(matrix) and (np.diff(rows) == 1).all():
-        return matrix
-    return matrix.take(rows, axis=0).take(rows, axis=1)
 
 
 def content_rank(X: Any) -> Array:

@@ -22,25 +22,28 @@ from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Expansion, Features
-from polymargin.machines._folds_out import FoldsOut
-from polymargin.machines._gram import RowGroupGram
-from polymargin.machines._parameters import Selection, select_parameters
-from polymargin.machines._plan import features_to_use, require_matrix, require_memory
+from polymargin.machines._folds_out import FoldsOut, nested_outputs
+from polymargin.machines._gram import GroupGram, Selection, row_groups
+from polymargin.machines._parameters import select_parameters
+from polymargin.machines._plan import n_features_to_use, require_matrix, require_memory
 from polymargin.machines._rows import TrainingRows
+from polymargin.machines._workspace import Workspace
 from polymargin.outputs import Nested, Outputs, Provenance
 from polymargin.selection import evidence
 from polymargin.selection.settings import DEFAULT, SearchSettings
-from polymargin.solvers.centring import Centring
+from polymargin.solvers.centring import Centring, add_outer
 from polymargin.solvers.ridge import (
     SPECTRAL_FROM,
+    CholeskyFactor,
     Factor,
     WholeFactor,
     cholesky,
     left_out_errors,
     spectral,
+    symmetric_inverse,
     unbiased_diagonal,
 )
-from polymargin.solvers.thin import ThinMatrix
+from polymargin.solvers.thin import ThinFactor, ThinMatrix
 
 Array = NDArray[Any]
 
@@ -120,7 +123,7 @@ class LSSVMBank:
         See `polymargin.outputs.Outputs.exact`.
         """
         margins = self.loo_margins.copy()
-        for group in row_groups(self.data, self.codebook)[1]:
+        for group in row_groups(self.data, self.codebook):
             margins[np.ix_(group.rows, group.columns)] += group.shift(np.ones(group.rows.size, dtype=bool))
         return margins
 
@@ -157,22 +160,15 @@ class LSSVMBank:
             margins[rows] = self.expansion.at(self.kernel.features(new, self.expansion.unit))
         return margins
 
-    def training_margins(self) -> Array:
+    def training_margins(self, workspace: Workspace | None = None) -> Array:
         """Return z of every machine for the rows they were trained on, shape (n, L)."""
-        if self.expansion is not None:
-            known = self.data.features
-            return self.margins(self.data.X) if known is None else self.expansion.at(known)
-        if np.unique(self.gamma).size == 1:
-            K = self.data.shared_gram(float(self.gamma[0]))
-            if K is not None:
-                return K @ self.dual_coef.T + self.intercept
-        base = self.data.whole_base
-        if base is None:
+        if workspace is None:
             return self.margins(self.data.X)
-        n = base.shape[0]
-        return np.vstack([self._margins_from_base(base[rows]) for rows in _blocks(n, n)])
+        if self.expansion is not None:
+            return self.expansion.at(workspace.features)
+        return self.kernel_sums(self.dual_coef, self.gamma, workspace) + self.intercept
 
-    def kernel_sums(self, coef: Array, gammas: Array) -> Array:
+    def kernel_sums(self, coef: Array, gammas: Array, workspace: Workspace) -> Array:
         """Return Σᵢ aᵢ K(x, xᵢ) of the training rows x for several sets of coefficients, shape (n, M).
 
         Parameters
@@ -181,19 +177,20 @@ class LSSVMBank:
             The coefficients a.
         gammas : ndarray of shape (M,)
             The kernel parameter of each.
+        workspace : Workspace
+            Of the training rows.
         """
-        if self.data.features is not None:
-            features = self.data.features
+        if self.expansion is not None:
+            features = workspace.features
             return features.values @ features.weights(coef.T, gammas)
-        base = self.data.whole_base
         n = self.data.X.shape[0]
         sums = np.empty((n, len(coef)))
-        for gamma in np.unique(gammas):
+        different = np.unique(gammas)
+        if different.size == 1 and (K := workspace.gram(float(different[0]))) is not None:
+            return K @ coef.T
+        base = workspace.base
+        for gamma in different:
             columns = np.flatnonzero(gammas == gamma)
-            K = self.data.shared_gram(float(gamma))
-            if K is not None:
-                sums[:, columns] = K @ coef[columns].T
-                continue
             for rows in _blocks(n, n):
                 part = self.kernel.base(self.data.X[rows], self.data.X) if base is None else base[rows]
                 sums[np.ix_(np.arange(n)[rows], columns)] = self.kernel.apply(part, gamma) @ coef[columns].T
@@ -217,12 +214,12 @@ class LSSVMBank:
                 spread[rows, block.columns] = self._variances_from_base(block, base, diagonal)
         return self._outputs(margins, "new", spread)
 
-    def training_outputs(self, *, honest: bool) -> Outputs:
-        """Return the outputs of the training rows: leave-one-out, or what the machines say of what they know."""
+    def training_outputs(self, *, honest: bool, workspace: Workspace | None = None) -> Outputs:
+        """Return the outputs of the training rows: leave-one-out, or of the machines that have seen them."""
         if honest:
             outputs = self._outputs(self.honest_margins, "leave_one_out")
             return replace(outputs, exact=self.loo_margins, dealt=self.data.deal, nested=self.nested)
-        return self._outputs(self.training_margins(), "in_sample")
+        return self._outputs(self.training_margins(workspace), "in_sample")
 
     def _outputs(self, margins: Array, provenance: Provenance, variances: Array | None = None) -> Outputs:
         return Outputs(margins, provenance, variances, 1.0 / self.zeta, self.norms)
@@ -256,8 +253,10 @@ class LSSVMBank:
 
     def _refactored(self) -> Iterator[Block]:
         """Yield the factorisations again, for a bank that did not keep them."""
-        for group in row_groups(self.data, self.codebook)[1]:
-            yield from _factorise(group, self.gamma[group.columns], 1.0 / self.C[group.columns], whole=True)
+        workspace = Workspace(self.data)
+        for group in row_groups(self.data, self.codebook):
+            gram = GroupGram(group, workspace)
+            yield from _factorised(gram, self.gamma[group.columns], 1.0 / self.C[group.columns], whole=True)
 
 
 def _blocks(n_rows: int, n_values: int) -> Iterator[slice]:
@@ -268,7 +267,7 @@ def _blocks(n_rows: int, n_values: int) -> Iterator[slice]:
 
 
 def select(
-    data: TrainingRows,
+    workspace: Workspace,
     codebook: Codebook,
     *,
     C: float | None,
@@ -279,17 +278,25 @@ def select(
     progress: Progress | None = None,
 ) -> tuple[Array, Array]:
     """Return C and gamma of every column as `fit_lssvm_bank` selects them, shape (L,) each, without training."""
-    groups = row_groups(data, codebook, selection)[1]
-    data.use_features(features_to_use(data, groups) is not None)
+    groups = group_grams(workspace, codebook, selection)
     pools = _one_by_one(codebook) if pools is None else pools
-    found = select_parameters(data, groups, C, gamma, selection, pools, settings, progress)
-    data.release()
-    return found
+    return select_parameters(workspace.rows, groups, C, gamma, selection, pools, settings, progress)
 
 
 def _one_by_one(codebook: Codebook) -> list[Array]:
     """Return pools in which every column is alone."""
     return [np.array([column]) for column in range(codebook.n_columns)]
+
+
+def group_grams(
+    workspace: Workspace, codebook: Codebook, selection: Selection, *, by_matrix: bool = False
+) -> list[GroupGram]:
+    """Return the groups of rows that columns share, with features where these are few and allowed."""
+    groups = row_groups(workspace.rows, codebook, selection)
+    grams = [GroupGram(group, workspace) for group in groups]
+    if by_matrix or n_features_to_use(workspace.rows, grams) is None:
+        return grams
+    return [GroupGram(group, workspace, by_features=True) for group in groups]
 
 
 def fit_lssvm_bank(
@@ -304,6 +311,7 @@ def fit_lssvm_bank(
     keep_factors: bool = True,
     n_folds: int = 0,
     progress: Progress | None = None,
+    workspace: Workspace | None = None,
 ) -> LSSVMBank:
     """Train the machines of every column of the codebook.
 
@@ -327,75 +335,96 @@ def fit_lssvm_bank(
         In how many folds nested outputs are wanted, see `polymargin.outputs.Nested`; zero for none.
     progress : callable or None
         Is told every step, see `polymargin._progress`.
+    workspace : Workspace or None
+        Of these rows, where other machines are fitted to them, too; None: one that is dropped with this fit.
+
+    Returns
+    -------
+    LSSVMBank
+        The fitted machines.
     """
-    targets, groups = row_groups(data, codebook, selection)
+    workspace = Workspace(data) if workspace is None else workspace
     inferred = C is None or (gamma is None and data.kernel.tunable)
-    if (inferred and selection == "evidence") or keep_factors:
-        _check_weights(groups)
-    pools = _one_by_one(codebook) if pools is None else pools
     by_evidence = inferred and selection == "evidence"
-    n_features = None if keep_factors or by_evidence else features_to_use(data, groups)
-    require_memory(data, groups, keep_factors, n_features)
-    data.use_features(n_features is not None)
+    groups = group_grams(workspace, codebook, selection, by_matrix=keep_factors or by_evidence)
+    if by_evidence or keep_factors:
+        _check_weights(groups)
+    by_features = any(group.by_features for group in groups)
+    require_memory(data, groups, keep_factors, by_features)
     _memory.keep_freed()
-    if inferred:
-        data.prepare()
+    pools = _one_by_one(codebook) if pools is None else pools
     Cs, gammas = select_parameters(data, groups, C, gamma, selection, pools, settings, progress)
-    n = data.class_index.size
-    bank = LSSVMBank(
-        data=data,
-        codebook=codebook,
-        dual_coef=np.zeros((codebook.n_columns, n)),
-        intercept=np.empty(codebook.n_columns),
-        norms=np.empty(codebook.n_columns),
-        C=Cs,
-        gamma=gammas,
-        mu=np.empty(codebook.n_columns),
-        zeta=np.empty(codebook.n_columns),
-        log_evidence=np.empty(codebook.n_columns),
-        loo_margins=np.full((n, codebook.n_columns), np.nan),
-        blocks=[] if keep_factors else None,
-    )
+    folds = data.deal.fold_numbers(n_folds) if n_folds else None
+    gram = None
+    if not (by_features or data.kernel.untrusted) and np.unique(gammas).size == 1:
+        gram = workspace.gram(float(gammas[0]))
     machines = Count(progress, "machines")
     machines.expect(codebook.n_columns)
 
-    without = FoldsOut.of(data, codebook.n_columns, n_folds) if n_folds else None
-
-    def solved(group: RowGroupGram) -> list[Block]:
-        blocks = []
-        ridges = 1.0 / bank.C[group.columns]
-        for block in _factorise(group, bank.gamma[group.columns], ridges, whole=keep_factors):
-            _solve(bank, block, targets, group, without)
+    def solved(group: GroupGram) -> list[_Solved]:
+        found = []
+        ridges = 1.0 / Cs[group.columns]
+        for block in _factorised(group, gammas[group.columns], ridges, whole=keep_factors, gram=gram):
+            found.append(_solve(group, block, 1.0 / Cs[block.columns], folds, keep_factors))
             machines.advance(block.columns.size)
-            if keep_factors:
-                blocks.append(block)
-        group.release()
-        return blocks
+        return found
 
-    if not data.kernel.untrusted and np.unique(bank.gamma).size == 1:
-        data.share_gram(float(bank.gamma[0]))
-    of_groups = in_threads(solved, groups)
-    if bank.blocks is not None:
-        bank.blocks.extend(block for blocks in of_groups for block in blocks)
+    parts = [part for of_group in in_threads(solved, groups) for part in of_group]
     if keep_factors and data.kernel.precomputed:
         _constant_diagonal(data)
-    if data.features is not None:
-        bank = replace(bank, expansion=_expansion(bank, data.features, groups))
-    if without is not None:
-        bank = replace(bank, nested=without.outputs(groups, bank))
-    # A row that a dichotomy does not use is new to it.
-    unused = np.isnan(bank.loo_margins)
-    if unused.any():
-        np.copyto(bank.loo_margins, bank.training_margins(), where=unused)
+    bank = _assembled(data, codebook, Cs, gammas, parts, keep_factors)
+    if by_features:
+        bank = replace(bank, expansion=_expansion(bank, workspace.features, groups))
+    if folds is not None and all(part.folds is not None for part in parts):
+        without = [(part.rows, part.columns, part.folds) for part in parts if part.folds is not None]
+        nested = nested_outputs(bank, workspace, folds, [group.group for group in groups], without)
+        bank = replace(bank, nested=nested)
+    unused = np.ones(bank.loo_margins.shape, dtype=bool)
+    for group in groups:
+        unused[np.ix_(group.rows, group.columns)] = False
+    if unused.any():  # a row that a dichotomy does not use is new to it
+        np.copyto(bank.loo_margins, bank.training_margins(workspace), where=unused)
     return bank
 
 
-def _expansion(bank: LSSVMBank, features: Features, groups: list[RowGroupGram]) -> Expansion:
+def _assembled(
+    data: TrainingRows,
+    codebook: Codebook,
+    C: Array,
+    gamma: Array,
+    parts: Sequence[_Solved],
+    keep_factors: bool,
+) -> LSSVMBank:
+    """Return the bank of the machines of all blocks; leave-one-out margins of rows they do not use are zero."""
+    n, n_columns = data.class_index.size, codebook.n_columns
+    bank = LSSVMBank(
+        data=data,
+        codebook=codebook,
+        dual_coef=np.zeros((n_columns, n)),
+        intercept=np.empty(n_columns),
+        norms=np.empty(n_columns),
+        C=C,
+        gamma=gamma,
+        mu=np.empty(n_columns),
+        zeta=np.empty(n_columns),
+        log_evidence=np.empty(n_columns),
+        loo_margins=np.zeros((n, n_columns)),
+        blocks=[part.block for part in parts if part.block is not None] if keep_factors else None,
+    )
+    for part in parts:
+        bank.dual_coef[np.ix_(part.columns, part.rows)] = part.coef
+        bank.loo_margins[np.ix_(part.rows, part.columns)] = part.loo_margins
+        for name in ("intercept", "norms", "mu", "zeta", "log_evidence"):
+            getattr(bank, name)[part.columns] = getattr(part, name)
+    return bank
+
+
+def _expansion(bank: LSSVMBank, features: Features, groups: Sequence[GroupGram]) -> Expansion:
     """Return the machines in terms of features: at the mean of its rows each says the mean of its targets."""
     weights = np.empty((features.orders.size, bank.intercept.size))
     constant = np.empty(bank.intercept.size)
     for group in groups:
-        # The coefficients add up to zero. About their rows' mean, what rounding leaves of that does not count.
+        # Centring the features makes the rounding error of Σα = 0 harmless.
         shares = group.weights / group.total
         own = features.of(group.rows)
         mean = shares @ own.values
@@ -405,44 +434,6 @@ def _expansion(bank: LSSVMBank, features: Features, groups: list[RowGroupGram]) 
         weights[:, group.columns] = found
         constant[group.columns] = shares @ group.targets - mean @ found
     return Expansion(weights, constant, features.unit)
-
-
-def row_groups(
-    data: TrainingRows, codebook: Codebook, selection: Selection = "evidence"
-) -> tuple[Array, list[RowGroupGram]]:
-    """Return the targets of all columns, shape (n, L), and the groups of rows that columns share.
-
-    A row with a soft label takes part in a dichotomy with the probability of its classes for a weight; its target is
-    the mean of the classes' sides. That is the machine of K rows in its place, one of each class, weighted by the
-    probabilities.
-    """
-    if data.soft_labels is None:
-        targets = codebook.targets(data.class_index)
-        # Generalised cross-validation of one-vs-all machines counts the column of a row's own class.
-        own = targets > 0 if selection == "gcv" and codebook.is_one_vs_all else None
-        return targets, [
-            RowGroupGram(
-                data,
-                np.flatnonzero(group.classes[data.class_index]),
-                group.columns,
-                targets,
-                counted=own,
-            )
-            for group in codebook.row_groups
-        ]
-    targets = data.soft_labels @ codebook.matrix.astype(np.float64)
-    own = None
-    if selection == "gcv" and codebook.is_one_vs_all:
-        own = data.soft_labels @ (codebook.matrix > 0).astype(np.float64)
-    groups = []
-    for group in codebook.row_groups:
-        share = data.soft_labels @ group.classes
-        rows = np.flatnonzero(share > 0.0)
-        targets[np.ix_(rows, group.columns)] /= share[rows, np.newaxis]
-        groups.append(
-            RowGroupGram(data, rows, group.columns, targets, weights=data.weights * share, counted=own)
-        )
-    return targets, groups
 
 
 def _constant_diagonal(data: TrainingRows) -> float:
@@ -457,7 +448,7 @@ def _constant_diagonal(data: TrainingRows) -> float:
     return float(known[0])
 
 
-def _check_weights(groups: list[RowGroupGram]) -> None:
+def _check_weights(groups: Sequence[GroupGram]) -> None:
     """Refuse weights that stand for less than two rows, from which no hyperparameter can be inferred."""
     total = min(float(group.weights.sum()) for group in groups)
     if total < 2.0 - 1e-9:
@@ -467,19 +458,21 @@ def _check_weights(groups: list[RowGroupGram]) -> None:
         )
 
 
-def _factorise(group: RowGroupGram, gammas: Array, ridges: Array, *, whole: bool) -> Iterator[Block]:
+def _factorised(
+    group: GroupGram, gammas: Array, ridges: Array, *, whole: bool, gram: Array | None = None
+) -> Iterator[Block]:
     """Yield the group's columns in blocks that share a factorisation, one of the whole matrix if that is wanted."""
     for gamma in sorted(set(gammas.tolist())):
         same_gamma = np.flatnonzero(gammas == gamma)
         different = sorted(set(ridges[same_gamma].tolist()))
         same = {ridge: same_gamma[ridges[same_gamma] == ridge] for ridge in different}
-        if group.thin is not None and not whole:
-            thin = _thin_blocks(group, group.thin, gamma, same)
+        if group.by_features and not whole:
+            thin = _thin_blocks(group, group.thin(), gamma, same)
             if thin is not None:
                 yield from thin
                 continue
             require_matrix(group)
-        centring, A = group.centred(gamma)
+        centring, A = group.centred(gamma, gram)
         if len(different) >= SPECTRAL_FROM:
             factor = spectral(A, ridges[same_gamma])
             yield Block(group.rows, group.columns[same_gamma], gamma, centring, factor)
@@ -490,7 +483,7 @@ def _factorise(group: RowGroupGram, gammas: Array, ridges: Array, *, whole: bool
 
 
 def _thin_blocks(
-    group: RowGroupGram, thin: ThinMatrix, gamma: float, same: dict[float, Array]
+    group: GroupGram, thin: ThinMatrix, gamma: float, same: dict[float, Array]
 ) -> list[Block] | None:
     """Return the blocks of every ridge's columns, by the features of the rows; None if rounding forbids it."""
     factors = [thin.factor(gamma, ridge, places.size) for ridge, places in same.items()]
@@ -504,43 +497,85 @@ def _thin_blocks(
     ]
 
 
-def _solve(
-    bank: LSSVMBank, block: Block, targets: Array, group: RowGroupGram, without: FoldsOut | None
-) -> None:
-    """Fill in the block's machines: coefficients, bias, evidence and leave-one-out margins."""
-    centring, rows, columns = block.centring, block.rows, block.columns
-    ridges = 1.0 / bank.C[columns]
-    Y = targets[np.ix_(rows, columns)].astype(np.float64)
+@dataclass(frozen=True)
+class _Solved:
+    """The machines of a block of m rows and l columns; see `LSSVMBank` for what they have.
+
+    Attributes
+    ----------
+    rows, columns : ndarray of int, shape (m,) and (l,)
+        The training rows and the columns of the codebook.
+    coef : ndarray of shape (l, m)
+        The coefficients of the kernel expansions.
+    intercept, norms, mu, zeta, log_evidence : ndarray of shape (l,)
+        Of every machine.
+    loo_margins : ndarray of shape (m, l)
+        The leave-one-out margins of the rows.
+    folds : FoldsOut or None
+        The machines without each fold of the rows, if they were asked for and could be had.
+    block : Block or None
+        The factorisation, if it is kept.
+    """
+
+    rows: Array
+    columns: Array
+    coef: Array
+    intercept: Array
+    norms: Array
+    mu: Array
+    zeta: Array
+    log_evidence: Array
+    loo_margins: Array
+    folds: FoldsOut | None
+    block: Block | None
+
+
+def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, keep_factor: bool) -> _Solved:
+    """Return the block's machines: coefficients, bias, evidence and leave-one-out margins."""
+    centring, columns, factor = block.centring, block.columns, block.factor
+    Y = group.targets[:, np.searchsorted(group.columns, columns)]
     centred, means = centring.targets(Y)
-    solution = block.factor.solve(centred)
+    solution = factor.solve(centred)
     roots = centring.roots[:, np.newaxis]
     coef = roots * solution
-    bank.dual_coef[np.ix_(columns, rows)] = coef.T
-    bank.intercept[columns] = means - centring.row_means @ coef
 
     # The leave-one-out residual is the residual over one minus the leverage (Shim et al. 2008, §4). The inverse
     # without the bias direction gives both: residual ε ã/√s, leverage 1 − ε Pᵢᵢ. The whole row is left out, whatever
     # it weighs, and with it the other rows of its group.
     lifted = centring.lift + ridges
-    P = None if without is None else without.add(group, block, solution, ridges)
-    if P is None:
-        inverse = unbiased_diagonal(block.factor, centring, ridges)
-    else:
+    without = None
+    if folds is not None and isinstance(factor, CholeskyFactor):
+        P = symmetric_inverse(np.array(factor.lower, order="F"))
+        add_outer(P, -1.0 / float(lifted[0]), centring.bias_direction)
         inverse = np.repeat(np.diagonal(P)[:, np.newaxis], columns.size, axis=1)
-    errors = left_out_errors(block.factor, solution, centring, ridges, group.left_out, inverse)
-    bank.loo_margins[np.ix_(rows, columns)] = Y - errors / roots
+        without = FoldsOut.from_inverse(group, block, folds, solution, P)
+    else:
+        inverse = unbiased_diagonal(factor, centring, ridges)
+        if folds is not None and isinstance(factor, ThinFactor):
+            without = FoldsOut.by_features(group, block, folds, float(ridges[0]))
+    errors = left_out_errors(factor, solution, centring, ridges, group.left_out, inverse)
 
     fit = np.einsum("nl,nl->l", centred, solution)
     squared_norms = fit - ridges * np.einsum("nl,nl->l", solution, solution)
-    bank.norms[columns] = np.sqrt(np.maximum(squared_norms, 0.0))
-    if centring.total <= 1.0:
-        # Less than two rows' worth of weight: there is a machine, but nothing to infer its hyperparameters from.
-        bank.mu[columns] = bank.zeta[columns] = bank.log_evidence[columns] = np.nan
-        return
-    repeated = centring.total - rows.size
-    logs = block.factor.log_determinants() - np.log(lifted) + repeated * np.log(ridges)
-    bank.mu[columns] = (centring.total - 1.0) / fit
-    bank.zeta[columns] = bank.mu[columns] / ridges
-    bank.log_evidence[columns] = evidence.log_evidence(
-        centring.total, ridges, fit, logs, inverse.sum(axis=0) + repeated / ridges
+    mu, zeta, log_evidence = (np.full(columns.size, np.nan) for _ in range(3))
+    if centring.total > 1.0:  # else there is a machine, but nothing to infer its hyperparameters from
+        repeated = centring.total - block.rows.size
+        logs = factor.log_determinants() - np.log(lifted) + repeated * np.log(ridges)
+        mu = (centring.total - 1.0) / fit
+        zeta = mu / ridges
+        log_evidence = evidence.log_evidence(
+            centring.total, ridges, fit, logs, inverse.sum(axis=0) + repeated / ridges
+        )
+    return _Solved(
+        block.rows,
+        columns,
+        coef.T,
+        means - centring.row_means @ coef,
+        np.sqrt(np.maximum(squared_norms, 0.0)),
+        mu,
+        zeta,
+        log_evidence,
+        Y - errors / roots,
+        without,
+        block if keep_factor else None,
     )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin._threads import remembered
 from polymargin.solvers import _lapack
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.leave_out import LeftOut
@@ -48,11 +47,8 @@ class ThinMatrix:
         self.rows = features.values - self.means
         if (weights != 1.0).any():
             self.rows *= np.sqrt(weights)[:, np.newaxis]
-
-    @remembered
-    def products(self) -> Array:
-        """FᵀF, shape (D, D)."""
-        return self.rows.T @ self.rows
+        #: FᵀF, shape (D, D).
+        self.products: Array = self.rows.T @ self.rows
 
     def scales(self, gamma: float) -> Array:
         """Return what the features are multiplied by, shape (D,)."""

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
 from polymargin.codebooks import Codebook
-from polymargin.comparison import compare_codings
 from polymargin.datasets import Dataset, load_for
 from polymargin.decoders import Argmax, Decoder, Mixture, Stack
 from polymargin.machines import TrainingRows
+from polymargin.papers._codings import compare_codings
 from polymargin.reproduction import (
     Experiment,
     Figure,
@@ -155,7 +155,7 @@ class Table1(Experiment):
     def _machines(
         self, seed: int, rows: TrainingRows, codebook: Codebook, *, pools: Any, variances: bool
     ) -> SVMBank:
-        """Train the machines of a codebook with the protocol's parameters, see `comparison.Machines`."""
+        """Train the machines of a codebook with the protocol's parameters, see `Machines`."""
         from polymargin.machines.svm import fit_svm_bank
 
         return fit_svm_bank(

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from polymargin.comparison import Machines, compare_codings
 from polymargin.datasets import Dataset, load_for
 from polymargin.decoders import Decoder
+from polymargin.papers._codings import Machines, compare_codings
 from polymargin.reproduction import (
     Experiment,
     Figure,

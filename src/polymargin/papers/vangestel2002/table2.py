@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polymargin.comparison import Machines, least_squares
 from polymargin.decoders import Bayes, Decoder
+from polymargin.papers._codings import Machines, least_squares
 from polymargin.papers.vangestel2002._coding_table import CodingTable
 
 __all__ = ["Table2", "Table2PerBit"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from polymargin.comparison import Hinge, Machines
 from polymargin.decoders import Decoder, Loss
+from polymargin.papers._codings import Hinge, Machines
 from polymargin.papers.vangestel2002._coding_table import CodingTable
 
 __all__ = ["Table3"]

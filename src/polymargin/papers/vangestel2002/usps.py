@@ -39,8 +39,8 @@ class Usps(Experiment):
 
     def run(self, job: Key) -> list[Row]:
         """Standardise, fit all 45 dichotomies, decode twice."""
-        from polymargin.comparison import compare_codings
         from polymargin.decoders import Bayes
+        from polymargin.papers._codings import compare_codings
 
         data = load_once(job["dataset"])
         assert data.split is not None
