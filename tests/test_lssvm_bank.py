@@ -422,6 +422,19 @@ def test_a_given_matrix_in_single_precision_is_a_kernel():
     assert_allclose(margins[1], margins[0], atol=0.02)
 
 
+def test_a_linear_machine_of_columns_far_from_zero_is_that_of_columns_about_zero():
+    """Its margins are small sums of huge terms: the coefficients must add up to zero, not nearly."""
+    rows, classes = blobs(n=60, K=2, seed=4)
+    rows, far = np.round(rows * 2**20) / 2**20, 2.0**14  # so that the shift rounds nothing
+    here, there = (
+        fit_lssvm_bank(
+            TrainingRows(resolve_kernel("linear"), X, classes, np.ones(60)), one_vs_one(2), C=1e-2, gamma=1.0
+        )
+        for X in (rows, rows + far)
+    )
+    assert_allclose(there.margins(rows + far), here.margins(rows), rtol=0, atol=1e-6)
+
+
 class CountedRBF(RBF):
     """Counts how often it looks at the training rows."""
 

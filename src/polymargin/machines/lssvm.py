@@ -536,6 +536,10 @@ def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, k
     Y = group.targets[:, np.searchsorted(group.columns, columns)]
     centred, means = centring.targets(Y)
     solution = factor.solve(centred)
+    # Solutions are orthogonal to the bias direction. What rounding leaves there would be multiplied by the mean of the
+    # kernel's values in every margin, and hide the margin if all rows are far from the origin.
+    bias = centring.bias_direction[:, np.newaxis]
+    solution -= bias * (bias.T @ solution)
     roots = centring.roots[:, np.newaxis]
     coef = roots * solution
 
