@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgWarning
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
@@ -26,6 +28,12 @@ from polymargin.selection.settings import DEFAULT, SearchSettings
 
 Array = NDArray[Any]
 
+#: A fit warns if fewer significant digits than this are expected of the margins: errors of 1e-4 do not show in the
+#: first three decimals of a probability, larger ones may. Of 1152 random fits compared with exact arithmetic (all
+#: kernels, C up to 1e12, nearly equal rows, columns far from zero) 116 had larger errors and are all warned of, with 24
+#: others, most of which lost nearly as many.
+_LEAST_DIGITS = 4
+
 
 class LSSVMClassifier(DichotomyClassifier):
     """Multiclass least-squares support vector machine with class probabilities, and nothing to tune.
@@ -36,7 +44,9 @@ class LSSVMClassifier(DichotomyClassifier):
     of the machines that are chosen. ``predict`` always agrees with ``predict_proba``. ``selection="evidence"`` with
     ``decoding="bayes"`` is the machine of Van Gestel et al. 2002.
 
-    Scale the features first, for example with ``StandardScaler``: kernels compare distances.
+    Scale the features first, for example with ``StandardScaler``: kernels compare distances. A
+    ``scipy.linalg.LinAlgWarning`` is issued where rounding leaves few correct digits of the machines' outputs, as with
+    a huge C or with columns far from zero.
 
     Parameters
     ----------
@@ -268,6 +278,7 @@ default="one-vs-one"
     def _fit_decoder(
         self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
     ) -> Decoder:
+        _warn_of_lost_digits(self.bank_.rounding_error, data.kernel)
         fitted = super()._fit_decoder(decoder, data, shared, progress)
         if self.bank_.nested is not None and getattr(fitted, "cross_log_proba_", None) is None:
             assert isinstance(decoder, ProbabilisticDecoder)
@@ -391,3 +402,20 @@ default="one-vs-one"
     def loo_margins_(self) -> Array:
         """The leave-one-out margins of the training rows, shape (n_support, L)."""
         return self.bank_.loo_margins
+
+
+def _warn_of_lost_digits(error: float, kernel: Kernel) -> None:
+    """Warn of machines whose margins are expected to have such a relative error, if it is large."""
+    if error <= 10.0**-_LEAST_DIGITS:
+        return
+    digits = int(-np.log10(min(error, 1.0)))
+    kept = f"only {digits} correct digit{'s' * (digits > 1)}" if digits else "no correct digit"
+    remedy = "use a smaller C"
+    if not kernel.precomputed:
+        remedy += ", or standardise the features, for example with StandardScaler"
+    warnings.warn(
+        f"the kernel matrix is ill-conditioned: rounding may leave {kept} of the margins "
+        f"(estimated relative error {error:.0e}); {remedy}",
+        LinAlgWarning,
+        stacklevel=5,
+    )

@@ -73,6 +73,10 @@ class Kernel(ABC):
         """Return the derivative of the kernel values in log gamma, in a new array; zero where there is no gamma."""
         return np.zeros_like(values)
 
+    def roundings(self, X: Any, gamma: float) -> float:
+        """Return by about how many units of rounding (of the largest value) values among the rows may be wrong."""
+        return 1.0
+
     def n_features(self, d: int) -> int | None:
         """Return how many features of rows in d dimensions the kernel compares; None if there is no list of them."""
         return None

@@ -89,6 +89,10 @@ class Blend(Kernel):
 
         return in_strips(slopes, base, values)
 
+    def roundings(self, X: Any, gamma: float) -> float:
+        """Return those of the Gaussian part."""
+        return _RBF.roundings(X, gamma)
+
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared distance between two rows."""
         return _RBF.unit_gamma(X, weights)

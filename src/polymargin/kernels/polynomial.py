@@ -87,6 +87,12 @@ class Polynomial(Kernel):
         rows = X if self.centre is None else X - self.centre
         return monomials(rows, int(self.degree), self.coef0, unit)
 
+    def roundings(self, X: Any, gamma: float) -> float:
+        """Return one, or more for sparse rows, whose products are centred when they have been rounded."""
+        if self.centre is None or not sparse.issparse(X):
+            return 1.0
+        return 1.0 + self.degree * gamma * float(squared_norms(X).max())
+
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared norm of a row."""
         mean, variance = weighted_moments(X, weights)

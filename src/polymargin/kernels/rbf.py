@@ -64,6 +64,10 @@ class RBF(Kernel):
         slope *= -gamma
         return slope
 
+    def roundings(self, X: Any, gamma: float) -> float:
+        """Return one, or more for sparse rows, which are not centred: distances are then as wrong as |x|² is large."""
+        return 1.0 + 2.0 * gamma * float(squared_norms(X).max()) if sparse.issparse(X) else 1.0
+
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return one over the mean squared distance between two rows."""
         _, variance = weighted_moments(X, weights)

@@ -47,6 +47,9 @@ from polymargin.solvers.thin import ThinFactor, ThinMatrix
 
 Array = NDArray[Any]
 
+#: Margins of less than this times the targets count as zero, of which there are no digits to lose.
+_NOTHING = 1e-6
+
 
 @dataclass(frozen=True)
 class Block:
@@ -94,6 +97,8 @@ class LSSVMBank:
         The machines in terms of the kernel's features, where they were solved by these.
     nested : Nested or None
         The outputs of machines trained without a fold of the rows, where they were asked for.
+    rounding_error : float
+        The relative error that rounding is expected to leave in the margins of the worst machine.
     """
 
     data: TrainingRows
@@ -110,6 +115,7 @@ class LSSVMBank:
     blocks: list[Block] | None
     expansion: Expansion | None = None
     nested: Nested | None = None
+    rounding_error: float = 0.0
 
     @property
     def kernel(self) -> Kernel:
@@ -410,6 +416,9 @@ def _assembled(
         log_evidence=np.empty(n_columns),
         loo_margins=np.zeros((n, n_columns)),
         blocks=[part.block for part in parts if part.block is not None] if keep_factors else None,
+        # That of the largest kernel parameter is a bound for all.
+        rounding_error=data.kernel.roundings(data.X, float(gamma.max()))
+        * max(part.rounding_error for part in parts),
     )
     for part in parts:
         bank.dual_coef[np.ix_(part.columns, part.rows)] = part.coef
@@ -511,6 +520,8 @@ class _Solved:
         Of every machine.
     loo_margins : ndarray of shape (m, l)
         The leave-one-out margins of the rows.
+    rounding_error : float
+        The relative error that rounding to the last digit leaves in the margins of the worst machine.
     folds : FoldsOut or None
         The machines without each fold of the rows, if they were asked for and could be had.
     block : Block or None
@@ -526,6 +537,7 @@ class _Solved:
     zeta: Array
     log_evidence: Array
     loo_margins: Array
+    rounding_error: float
     folds: FoldsOut | None
     block: Block | None
 
@@ -580,6 +592,25 @@ def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, k
         zeta,
         log_evidence,
         Y - errors / roots,
+        _rounding_error(block, centred, means, solution, ridges),
         without,
         block if keep_factor else None,
     )
+
+
+def _rounding_error(block: Block, centred: Array, means: Array, solution: Array, ridges: Array) -> float:
+    """Return the error that is expected of the worst machine's margins, relative to their size.
+
+    Rounding the kernel's values changes the matrix by E, as large as a rounding of its trace; the margins Aã change by
+    A(A + ε)⁻¹Eã, which is no longer than Eã. This is a closer bound than the condition number of A + ε, which is that
+    of the worst targets. (On 1152 random fits, compared with exact arithmetic, about twice the largest error.)
+    """
+    centring = block.centring
+    # Features are centred before they are multiplied; the values of kernels afterwards.
+    trace = centring.centred_trace if isinstance(block.factor, ThinFactor) else centring.trace
+    shared = centring.total * np.square(means)
+    margins = np.sqrt(np.square(centred - ridges * solution).sum(axis=0) + shared)
+    targets = np.sqrt(np.square(centred).sum(axis=0) + shared)
+    sizes = np.maximum(margins, _NOTHING * targets)
+    errors = 0.5 * np.finfo(np.float64).eps * trace * np.linalg.norm(solution, axis=0)
+    return float(np.divide(errors, sizes, out=np.zeros_like(errors), where=sizes > 0.0).max())

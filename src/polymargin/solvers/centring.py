@@ -55,6 +55,16 @@ class Centring:
         return np.sqrt(self.weights)
 
     @property
+    def centred_trace(self) -> float:
+        """The sum of the eigenvalues of A but for κ."""
+        return self.lift * max(self.total - 1.0, 1.0)
+
+    @property
+    def trace(self) -> float:
+        """Σ s K(x, x), the trace of DKD: what is rounded is as large as this, not as A is."""
+        return self.centred_trace + self.total * abs(self.grand_mean)
+
+    @property
     def bias_direction(self) -> Array:
         """The unit vector q, shape (n,)."""
         return np.sqrt(self.weights / self.total)

@@ -21,6 +21,8 @@ Array = NDArray[Any]
 
 #: From this many different ridges on, one eigendecomposition is cheaper than Cholesky factorisations with inverses.
 SPECTRAL_FROM = 5
+#: Rounding does it too, where the values are huge and their differences are not.
+_REMEDY = "use a positive definite kernel, a smaller C, or standardised features (StandardScaler)"
 
 
 class Factor(Protocol):
@@ -123,7 +125,7 @@ def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
     if not _lapack.factor(shifted):
         raise NotPositiveDefinite(
             "the kernel matrix is not positive semi-definite: its negative eigenvalues are larger than the "
-            "regularisation 1/C; use a positive definite kernel, or a smaller C"
+            f"regularisation 1/C; {_REMEDY}"
         )
     return CholeskyFactor(shifted, n_columns)
 
@@ -150,7 +152,7 @@ def spectral(A: Array, ridges: Array) -> SpectralFactor:
     if eigenvalues[0] + ridges.min() <= 0.0:
         raise NotPositiveDefinite(
             f"the kernel matrix is not positive semi-definite: its smallest eigenvalue {eigenvalues[0]:.3g} is "
-            "larger in size than the regularisation 1/C; use a positive definite kernel, or a smaller C"
+            f"larger in size than the regularisation 1/C; {_REMEDY}"
         )
     return SpectralFactor(eigenvalues, vectors, ridges)
 
