@@ -1,9 +1,12 @@
 """Selection by the evidence: level two and level three against brute force."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize_scalar
+from sklearn.base import clone
 
 import naive
 from conftest import blobs
@@ -11,7 +14,9 @@ from polymargin import LSSVMClassifier
 from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.kernels import RBF, resolve_kernel
 from polymargin.machines import TrainingRows, fit_lssvm_bank
+from polymargin.papers._codings import least_squares, predict_codings
 from polymargin.selection import evidence
+from polymargin.selection.settings import SearchSettings
 
 
 def problem(n=30, d=3, seed=0, flip=0.2):
@@ -155,6 +160,81 @@ def test_the_noise_floor_is_a_parameter():
     for bad in (-0.1, np.nan, 1e7):
         with pytest.raises(ValueError, match="noise_floor must be a number from 0"):
             evidence.best_ridge(members, bad)
+
+
+#: Rows on which the most evidence is below the default floor, but not at zero.
+BELOW = [{"seed": 5, "flip": 0.0}, {"seed": 3, "flip": 0.05}, {"seed": 0, "flip": 0.1}]
+
+
+@pytest.mark.parametrize("rows", BELOW)
+def test_without_a_floor_the_classifier_is_that_of_the_paper(rows):
+    """Level two by brute force, where the default floor is binding."""
+    X, y = problem(n=24, **rows)
+    K = naive.kernel_matrix("rbf", X, X, gamma=0.4)
+    mu, zeta, _ = naive.evidence_mu_zeta_brute(K, signs(y))
+    assert mu / zeta < 0.98 * lowest_ridge(K)
+    model = LSSVMClassifier(kernel="rbf", gamma=0.4, selection="evidence", decoding="bayes")
+    assert_allclose(1.0 / model.fit(X, y).C_, lowest_ridge(K), rtol=1e-9)
+    assert model.mu_[0] != pytest.approx(mu, rel=1e-3)
+    floored = model.predict_proba(X)
+    model.set_params(noise_floor=0).fit(X, y)
+    assert_allclose([model.mu_[0], model.zeta_[0]], [mu, zeta], rtol=1e-5)
+    assert_allclose(model.C_, zeta / mu, rtol=1e-5)
+    assert np.abs(model.predict_proba(X) - floored).max() > 1e-3
+    assert_allclose(model.log_evidence_, naive.evidence_log_model(K, signs(y), mu, zeta), rtol=1e-6)
+
+
+def test_without_a_floor_gamma_is_the_best_one_for_the_paper():
+    """Level three: more evidence than on the floor, and than other gammas have, each with its own best C."""
+    X, y = problem(n=40, seed=5, flip=0.0)
+    floored = LSSVMClassifier(kernel="rbf", selection="evidence", decoding="bayes").fit(X, y)
+    model = clone(floored).set_params(noise_floor=0.0).fit(X, y)
+    assert model.log_evidence_[0] > floored.log_evidence_[0]
+    for factor in (0.25, 4.0):
+        other = clone(model).set_params(gamma=factor * model.gamma_[0]).fit(X, y)
+        assert other.log_evidence_[0] < model.log_evidence_[0]
+
+
+def test_every_kernel_to_choose_from_has_the_floor(monkeypatch):
+    """Whether they are compared on all rows or on a sample."""
+    X, y = problem(n=60, seed=5, flip=0.0)
+    asked = []
+    choose = evidence.choose
+    monkeypatch.setattr(
+        evidence, "choose", lambda *args, **more: asked.append(more["noise_floor"]) or choose(*args, **more)
+    )
+    for search in (None, SearchSettings(operations=1.0, decided_rows=30, least_rows=10)):
+        model = LSSVMClassifier(selection="evidence", noise_floor=0.01, search=search).fit(X, y)
+        assert (model.search_results_["n_rows"][0] < 60) == (search is not None)
+    assert asked == [0.01] * 4
+
+
+def test_the_default_floor_of_the_classifier_is_that_of_the_search():
+    assert LSSVMClassifier().noise_floor == evidence.RIDGE_RANGE[0]
+
+
+@pytest.mark.parametrize("bad", [-0.1, np.nan, np.inf, "0.25", None, True])
+def test_the_classifier_refuses_what_is_no_floor(bad):
+    X, y = problem()
+    with pytest.raises(ValueError, match="noise_floor must be a number from 0"):
+        LSSVMClassifier(noise_floor=bad, gamma=0.4, C=1.0).fit(X, y)
+
+
+def test_other_selections_have_no_floor():
+    X, y = problem()
+    for selection in ("loo", "gcv"):
+        models = [LSSVMClassifier(kernel="rbf", selection=selection, noise_floor=floor) for floor in (0, 100)]
+        assert_array_equal(*(model.fit(X, y).predict_proba(X) for model in models))
+
+
+def test_comparisons_take_a_floor():
+    X, y = problem(seed=5, flip=0.0)
+    options = {"codings": ["minimal"], "decodings": ["bayes"]}
+    (prediction,) = predict_codings(X, y, X, machines=partial(least_squares, noise_floor=0.0), **options)
+    model = LSSVMClassifier(
+        kernel="rbf", coding="minimal", decoding="bayes", selection="evidence", noise_floor=0
+    )
+    assert_allclose(prediction.log_proba, model.fit(X, y).predict_log_proba(X), rtol=1e-8)
 
 
 def test_cost_and_its_derivative():

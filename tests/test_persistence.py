@@ -103,6 +103,7 @@ def rewritten(path, change):
     [
         LSSVMClassifier(),
         LSSVMClassifier(coding="ecoc", decoding="loss", selection="evidence", random_state=0, **GIVEN),
+        LSSVMClassifier(kernel="rbf", decoding="bayes", selection="evidence", noise_floor=0.0),
         LSSVMClassifier(coding="adaptive", decoding="hamming", **GIVEN),
         LSSVMClassifier(coding=[[1, 1, 0, -1], [-1, 0, 1, 1], [0, -1, -1, -1]], decoding="softmax", **GIVEN),
         LSSVMClassifier(coding=Codebook([[1, 1], [1, -1], [-1, 0]]), decoding="hamming", **GIVEN),

@@ -256,11 +256,16 @@ def test_evidence_surface_is_that_of_refits(data):
     assert known[:, 0].all()
     assert not known[:, -1].any()
     assert surface.best == (surface.chosen_C[0], surface.chosen_gamma[0])
+    # Without a floor it goes as far as the digits allow.
+    free = model.set_params(noise_floor=0.0).fit(*data)
+    assert np.isfinite(selection_surface(free, n_C=5, n_gamma=3).values[:, 2]).all()
 
 
 def test_gcv_surface_is_the_formula():
     X, y = blobs(n=40, K=2, d=2)
-    y = np.where(np.arange(40) % 5 == 0, 1 - y, y)  # else C is so large that the explicit inverse has no digits
+    y = np.where(
+        np.arange(40) % 5 == 0, 1 - y, y
+    )  # else C is so large that the explicit inverse has no digits
     model = LSSVMClassifier(kernel="rbf", selection="gcv").fit(X, y)
     surface = selection_surface(model, n_C=3, n_gamma=3)
     n, targets = 40, np.where(y == 1, 1.0, -1.0) * model.codebook_.matrix[1, 0]

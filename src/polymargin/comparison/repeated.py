@@ -241,7 +241,7 @@ class RepeatedComparison(Experiment):
             tuned = cache(partial(_tuned_posterior, X, y, kernel=kernel, seed=seed))
             models = {pair: clone(tuned(pair[0])) for pair in pairs}
         elif machine == "svm":
-            options = {"kernel": _default_rbf(self.kernel), "random_state": seed}
+            options: dict[str, Any] = {"kernel": _default_rbf(self.kernel), "random_state": seed}
             models = {pair: SVMClassifier(C=None, gamma=None, coding=pair[0], **options) for pair in pairs}
         else:
             options = {"kernel": None if self.kernel == AUTO else self.kernel, "random_state": seed}

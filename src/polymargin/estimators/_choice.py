@@ -68,6 +68,8 @@ class Plan:
         Whether all machines have the same.
     settings : SearchSettings
         Width and budget of the search.
+    noise_floor : float or None
+        The least noise of a selection by the evidence.
     """
 
     kernels: tuple[Kernel, ...]
@@ -76,6 +78,7 @@ class Plan:
     selection: Selection
     shared_parameters: bool
     settings: SearchSettings
+    noise_floor: float | None = None
 
     def pools(self, codebook: Codebook) -> list[Array] | None:
         """Return the columns that share their parameters; None: each has its own."""
@@ -294,6 +297,7 @@ class _Trainer:
                 selection=self.plan.selection,
                 pools=self.plan.pools(self.codebook),
                 settings=self.plan.settings,
+                noise_floor=self.plan.noise_floor,
                 keep_factors=keep_factors,
                 n_folds=n_folds,
                 progress=progress,
@@ -317,6 +321,7 @@ class _Trainer:
                 selection=plan.selection,
                 pools=plan.pools(self.codebook),
                 settings=plan.settings,
+                noise_floor=plan.noise_floor,
                 progress=progress,
             )
 

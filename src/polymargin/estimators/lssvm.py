@@ -24,6 +24,7 @@ from polymargin.machines import LSSVMBank, TrainingRows
 from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
+from polymargin.selection.evidence import check_noise_floor
 from polymargin.selection.settings import DEFAULT, SearchSettings
 
 Array = NDArray[Any]
@@ -42,7 +43,7 @@ class LSSVMClassifier(DichotomyClassifier):
     outputs are decoded into class probabilities. The exact leave-one-out outputs of all machines come with every fit;
     kernel, C and gamma are chosen by them, and the decoder learns from them: tuning and calibration need no second fit
     of the machines that are chosen. ``predict`` always agrees with ``predict_proba``. ``selection="evidence"`` with
-    ``decoding="bayes"`` is the machine of Van Gestel et al. 2002.
+    ``noise_floor=0`` and ``decoding="bayes"`` is the machine of Van Gestel et al. 2002.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances. A
     ``scipy.linalg.LinAlgWarning`` is issued where rounding leaves few correct digits of the machines' outputs, as with
@@ -79,6 +80,12 @@ default="one-vs-one"
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
         does: slower, and on the paper's ten datasets no better.
+    noise_floor : float, default=0.25
+        The least variance of the noise over that of the signal, 1/C over the mean eigenvalue of the centred kernel
+        matrix, that ``selection="evidence"`` may choose; not used by the others. Where the noise of the most evidence
+        is larger, the machine is that of Van Gestel et al. 2002. Where it is smaller, as is common on data that are
+        separable or nearly so, C is that of the floor, and gamma the best one for it. 0 for the paper's own choice
+        everywhere, whose machines may interpolate the labels and are then never in doubt.
     search : SearchSettings or None, default=None
         Width and budget of the search (`polymargin.selection.SearchSettings`); None for the defaults.
     class_weight : dict, "balanced" or None, default=None
@@ -193,6 +200,7 @@ default="one-vs-one"
         decoding: Any = "coupled-softmax",
         selection: str | None = "loo",
         shared_parameters: bool = True,
+        noise_floor: float = 0.25,
         search: SearchSettings | None = None,
         class_weight: Any = None,
         priors: Any = None,
@@ -210,6 +218,7 @@ default="one-vs-one"
         self.decoding = decoding
         self.selection = selection
         self.shared_parameters = shared_parameters
+        self.noise_floor = noise_floor
         self.search = search
         self.class_weight = class_weight
         self.priors = priors
@@ -254,6 +263,7 @@ default="one-vs-one"
             selection=criterion_of(self.selection),
             shared_parameters=self.shared_parameters,
             settings=settings,
+            noise_floor=check_noise_floor(self.noise_floor),
         )
         choice = choose(data, codebook, decoder, plan, shared, progress, self.n_jobs)
         self.bank_: LSSVMBank = choice.bank

@@ -160,7 +160,7 @@ def selection_surface(
         gamma = _around(chosen[:, 1], _DECADES_GAMMA, n_gamma if bank.data.kernel.tunable else 1)
         if criterion == "evidence":
             given_C = None if estimator.C is None else unit * estimator.C
-            values = _evidence(bank, columns, unit * C, gamma, given_C)
+            values = _evidence(bank, columns, unit * C, gamma, given_C, estimator.noise_floor)
         else:
             settings = DEFAULT if estimator.search is None else estimator.search
             values = _errors(bank, criterion, columns, unit * C, gamma, settings)
@@ -225,7 +225,9 @@ def _errors(
     return values / weight
 
 
-def _evidence(bank: LSSVMBank, columns: Array, C: Array, gamma: Array, given_C: float | None) -> Array:
+def _evidence(
+    bank: LSSVMBank, columns: Array, C: Array, gamma: Array, given_C: float | None, noise_floor: float
+) -> Array:
     """Return the summed level-three log-evidence of the machines, shape (n_gamma, n_C)."""
     values = np.full((gamma.size, C.size), np.nan)
     workspace = Workspace(bank.data)
@@ -237,7 +239,8 @@ def _evidence(bank: LSSVMBank, columns: Array, C: Array, gamma: Array, given_C: 
         levels = [of_group.level_two(float(value), True) for of_group in evidences]
         # With less noise a machine may interpolate the labels and be sure of it, see `evidence.RIDGE_RANGE`: the search
         # does not go there, but who gives C may.
-        least = evidence.RIDGE_RANGE[0] * float(np.mean([level.centring.lift for level in levels]))
+        scale = float(np.mean([level.centring.lift for level in levels]))
+        least = evidence.least_ridge(scale, noise_floor)
         least = least if given_C is None else min(least, 1.0 / given_C)
         for column in np.flatnonzero((1.0 - 1e-9) * least <= 1.0 / C):
             ridge = 1.0 / float(C[column])

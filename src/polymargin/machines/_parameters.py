@@ -73,6 +73,7 @@ def select_parameters(
     pools: Sequence[Array],
     settings: SearchSettings,
     progress: Progress | None,
+    noise_floor: float | None = None,
 ) -> tuple[Array, Array]:
     """Return C and gamma of every column, shape (L,) each, selecting what is None."""
     n_columns = sum(group.columns.size for group in groups)
@@ -100,6 +101,7 @@ def select_parameters(
                 gammas=gamma if gamma is not None else lambda point: unit * 2.0 ** (point / 2),
                 ridge=ridge,
                 count=count,
+                noise_floor=noise_floor,
             )
         else:
             choices = leave_one_out.choose(

@@ -281,12 +281,15 @@ def select(
     selection: Selection,
     pools: Sequence[Array] | None,
     settings: SearchSettings,
+    noise_floor: float | None = None,
     progress: Progress | None = None,
 ) -> tuple[Array, Array]:
     """Return C and gamma of every column as `fit_lssvm_bank` selects them, shape (L,) each, without training."""
     groups = group_grams(workspace, codebook, selection)
     pools = _one_by_one(codebook) if pools is None else pools
-    return select_parameters(workspace.rows, groups, C, gamma, selection, pools, settings, progress)
+    return select_parameters(
+        workspace.rows, groups, C, gamma, selection, pools, settings, progress, noise_floor
+    )
 
 
 def _one_by_one(codebook: Codebook) -> list[Array]:
@@ -314,6 +317,7 @@ def fit_lssvm_bank(
     selection: Selection = "evidence",
     pools: Sequence[Array] | None = None,
     settings: SearchSettings = DEFAULT,
+    noise_floor: float | None = None,
     keep_factors: bool = True,
     n_folds: int = 0,
     progress: Progress | None = None,
@@ -335,6 +339,8 @@ def fit_lssvm_bank(
         The columns that share inferred parameters; every column belongs to one pool. None: each has its own.
     settings : SearchSettings
         Width and budget of a selection by leave-one-out errors.
+    noise_floor : float or None
+        The least noise of a selection by the evidence, see `polymargin.selection.evidence.best_ridge`.
     keep_factors : bool
         Whether the factorisations are kept for variances.
     n_folds : int
@@ -359,7 +365,7 @@ def fit_lssvm_bank(
     require_memory(data, groups, keep_factors, by_features)
     _memory.keep_freed()
     pools = _one_by_one(codebook) if pools is None else pools
-    Cs, gammas = select_parameters(data, groups, C, gamma, selection, pools, settings, progress)
+    Cs, gammas = select_parameters(data, groups, C, gamma, selection, pools, settings, progress, noise_floor)
     folds = data.deal.fold_numbers(n_folds) if n_folds else None
     gram = None
     if not (by_features or data.kernel.untrusted) and np.unique(gammas).size == 1:

@@ -70,10 +70,18 @@ def least_squares(
     pools: Sequence[Array] | None,
     variances: bool,
     selection: Selection = "evidence",
+    noise_floor: float | None = None,
 ) -> Bank:
     """Train least-squares machines, with C and gamma inferred by the evidence, or selected otherwise."""
     return fit_lssvm_bank(
-        rows, codebook, C=None, gamma=None, selection=selection, pools=pools, keep_factors=variances
+        rows,
+        codebook,
+        C=None,
+        gamma=None,
+        selection=selection,
+        pools=pools,
+        noise_floor=noise_floor,
+        keep_factors=variances,
     )
 
 

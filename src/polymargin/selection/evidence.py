@@ -14,12 +14,14 @@ dichotomy.
 One thing is not as in that paper: ε is not less than a noise floor, by default a quarter of the mean eigenvalue. Where
 the minimum of level two lies above it, the machine is that of the paper. On data that are separable or nearly so, the
 minimum lies below, often at zero; there the floor is binding, C is the floor's, and the gamma that level three chooses
-is the best one for it. This is common. Pass ``noise_floor=0`` for the paper's own choice.
+is the best one for it. This is common. Pass ``noise_floor=0`` for the paper's own choice
+(``LSSVMClassifier(selection="evidence", noise_floor=0)``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -125,13 +127,29 @@ def log_ridge_grid(scale: float, noise_floor: float | None = None) -> Array:
     >>> np.exp(log_ridge_grid(2.0, noise_floor=0.01)[[0]])
     array([0.02])
     """
-    floor = RIDGE_RANGE[0] if noise_floor is None else noise_floor
-    if not 0.0 <= floor < RIDGE_RANGE[1]:
+    return log_grid(float(np.log(least_ridge(scale, noise_floor))), float(np.log(RIDGE_RANGE[1] * scale)))
+
+
+def least_ridge(scale: float, noise_floor: float | None = None) -> float:
+    """Return the least ridge for kernels of this mean eigenvalue; without a floor, what rounding leaves of use.
+
+    Examples
+    --------
+    >>> least_ridge(2.0), least_ridge(2.0, noise_floor=0)
+    (0.5, 2e-09)
+    """
+    floor = RIDGE_RANGE[0] if noise_floor is None else check_noise_floor(noise_floor)
+    return max(floor, _LEAST_FLOOR) * scale
+
+
+def check_noise_floor(noise_floor: Any) -> float:
+    """Return a noise floor, or raise ValueError."""
+    number = isinstance(noise_floor, Real) and not isinstance(noise_floor, bool)
+    if not number or not 0.0 <= float(noise_floor) < RIDGE_RANGE[1]:
         raise ValueError(
             f"noise_floor must be a number from 0 to less than {RIDGE_RANGE[1]:g}, not {noise_floor!r}"
         )
-    floor = max(floor, _LEAST_FLOOR)
-    return log_grid(float(np.log(floor * scale)), float(np.log(RIDGE_RANGE[1] * scale)))
+    return float(noise_floor)
 
 
 def best_ridge(members: Members, noise_floor: float | None = None) -> float:
