@@ -297,10 +297,6 @@ def test_scikit_learn_accepts_it(decoding):
         check_estimator(
             LSSVMClassifier(1.0, gamma="scale", coding="adaptive", decoding=decoding),
             on_skip=None,
-            expected_failed_checks={
-                f"check_sample_weight_equivalence_on_{kind}_data": "of two equal rows one is left out"
-                for kind in ("dense", "sparse")
-            },
         )
 
 

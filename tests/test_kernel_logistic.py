@@ -227,17 +227,7 @@ def test_leave_one_out_is_a_newton_step():
 # --- the estimator -----------------------------------------------------------------------------------------
 
 
-def expected_failures(estimator):
-    """A selection that leaves rows out knows whether two rows are one of weight two, as in scikit-learn's own."""
-    why = "a row of weight two is left out as a whole, of two rows one"
-    names = ("dense", "sparse") if estimator.C is None else ()
-    return {f"check_sample_weight_equivalence_on_{name}_data": why for name in names}
-
-
-@parametrize_with_checks(
-    [KernelLogisticClassifier(), KernelLogisticClassifier(C=1.0, gamma=0.1)],
-    expected_failed_checks=expected_failures,
-)
+@parametrize_with_checks([KernelLogisticClassifier(), KernelLogisticClassifier(C=1.0, gamma=0.1)])
 def test_scikit_learn_manners(estimator, check):
     check(estimator)
 

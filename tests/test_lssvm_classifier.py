@@ -38,17 +38,6 @@ from polymargin.metrics import accuracy
 from polymargin.selection.settings import SearchSettings
 
 
-def expected_failures(estimator):
-    """Checks that ask for something else than a weight that scales the loss of a row."""
-    if estimator.C is not None or estimator.decoding == "hamming":
-        return {}
-    words = "a copy is left out by itself or as one of a group, a row of weight two is left out whole"
-    return {
-        "check_sample_weight_equivalence_on_dense_data": words,
-        "check_sample_weight_equivalence_on_sparse_data": words,
-    }
-
-
 @parametrize_with_checks(
     [
         LSSVMClassifier(),
@@ -57,8 +46,7 @@ def expected_failures(estimator):
         LSSVMClassifier(kernel="linear", coding="minimal"),
         LSSVMClassifier(shared_parameters=False),
         LSSVMClassifier(C=1.0, gamma=0.5, selection=None, decoding=Loss("hinge")),
-    ],
-    expected_failed_checks=expected_failures,
+    ]
 )
 def test_scikit_learn_conventions(estimator, check):
     with warnings.catch_warnings():

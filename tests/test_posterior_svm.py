@@ -48,11 +48,7 @@ TIGHT = {"single": 1e-9, "one-vs-all": 1e-7}
         PosteriorSVMClassifier(machine="one-vs-all"),
         PosteriorSVMClassifier(density=None),
         PosteriorSVMClassifier(density="window"),
-    ],
-    expected_failed_checks=lambda estimator: {
-        f"check_sample_weight_equivalence_on_{kind}_data": "of two equal rows one is held out, of weight two the row"
-        for kind in ("dense", "sparse")
-    },
+    ]
 )
 def test_scikit_learn_manners(estimator, check):
     with warnings.catch_warnings():
