@@ -1,22 +1,12 @@
 """Metrics: how good labels and probabilities are, and whether a difference is more than luck."""
 
-from polymargin.metrics.calibration import (
-    BrierDecomposition,
-    Divergence,
-    Interval,
-    ReliabilityCurve,
-    bootstrap_interval,
-    brier_decomposition,
-    calibration_error,
-    calibration_interval,
-    class_loss,
-    divergence_from_truth,
-    refinement,
-    reliability_curve,
-)
+from polymargin.metrics.brier import BrierDecomposition, brier_decomposition, refinement
+from polymargin.metrics.calibration import ReliabilityCurve, calibration_error, reliability_curve
 from polymargin.metrics.cells import HalvesOut, leave_halves_out, leave_one_out_calibration_error
 from polymargin.metrics.decomposition import Decomposition, bias_variance_noise
-from polymargin.metrics.scores import accuracy, brier_score, log_loss
+from polymargin.metrics.divergence import Divergence, divergence_from_truth
+from polymargin.metrics.intervals import Interval, bootstrap_interval, calibration_interval
+from polymargin.metrics.scores import accuracy, brier_score, class_loss, log_loss
 from polymargin.metrics.significance import (
     TestResult,
     WinsTiesLosses,

@@ -25,7 +25,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from polymargin.metrics.calibration import _BINS, Kind, _checked, calibration_error
+from polymargin.metrics._bins import BINS
+from polymargin.metrics._checks import checked
+from polymargin.metrics.calibration import Kind, calibration_error
 
 __all__ = ["HalvesOut", "leave_halves_out", "leave_one_out_calibration_error"]
 
@@ -90,7 +92,7 @@ def leave_halves_out(
     >>> half.rows.size, bool((half.proba == half.proba[0]).all())
     (2, True)
     """
-    index, p, weights = _checked(class_index, proba, sample_weight)
+    index, p, weights = checked(class_index, proba, sample_weight)
     kept = np.arange(len(np.asarray(cells)))
     if sample_weight is not None:
         kept = np.flatnonzero(np.asarray(sample_weight))
@@ -124,7 +126,7 @@ def leave_one_out_calibration_error(
     cells: ArrayLike,
     *,
     kind: Kind = "top-label",
-    n_bins: int | None = _BINS,
+    n_bins: int | None = BINS,
     sample_weight: ArrayLike | None = None,
     n_rounds: int = 20,
     random_state: Any = None,

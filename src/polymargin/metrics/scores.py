@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from polymargin.metrics._checks import checked
 
 Array = NDArray[Any]
 
@@ -59,3 +61,17 @@ def brier_score(class_index: Array, proba: Array, *, sample_weight: Array | None
     proba = np.asarray(proba, dtype=np.float64)
     truth = np.eye(proba.shape[1])[np.asarray(class_index)]
     return float(np.average(np.square(proba - truth).sum(axis=1), weights=sample_weight))
+
+
+def class_loss(class_index: ArrayLike, proba: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
+    """Return the share of rows whose true class does not have the largest probability (Bravo et al. 2010, §4.3).
+
+    Of classes that share the largest probability the first has it, as in the estimators' labels.
+
+    Examples
+    --------
+    >>> class_loss([0, 1, 1], [[0.6, 0.4], [0.7, 0.3], [0.2, 0.8]])
+    0.333...
+    """
+    index, p, weights = checked(class_index, proba, sample_weight)
+    return float(np.average(p.argmax(axis=1) != index, weights=weights))

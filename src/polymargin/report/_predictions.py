@@ -18,7 +18,7 @@ from polymargin.metrics import (
     log_loss,
     reliability_curve,
 )
-from polymargin.metrics.calibration import _wilson
+from polymargin.metrics.calibration import wilson_interval
 
 Array = NDArray[Any]
 Part = dict[str, Any]
@@ -159,7 +159,7 @@ def _reliability(said: Predictions) -> Part:
         )
         low, high = curve.low, curve.high
         if share < 1.0:
-            low, high = _wilson(curve.observed, np.maximum(curve.count * share, 1.0), _LEVEL)
+            low, high = wilson_interval(curve.observed, np.maximum(curve.count * share, 1.0), _LEVEL)
         views.append(
             {
                 "name": "largest probability" if of is None else f"probability of {said.classes[of]}",
