@@ -8,12 +8,15 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from joblib import parallel_config
+from threadpoolctl import threadpool_info
 
 from polymargin.reproduction import (
     Experiment,
@@ -25,6 +28,7 @@ from polymargin.reproduction import (
     ReproductionError,
     RunInterrupted,
     Summary,
+    WorkerDied,
     compare_with_paper,
     derive_seed,
     load_results,
@@ -55,8 +59,6 @@ class Toy(Experiment):
     def run(self, job):
         if str(job) in self.protocol.get("fail", []):
             raise ValueError(f"job {job} is meant to fail")
-        if str(job) in self.protocol.get("die", []):
-            os.kill(os.getpid(), signal.SIGKILL)
         if "TOY_PIDS" in os.environ:
             Path(os.environ["TOY_PIDS"], str(os.getpid())).touch()
         time.sleep(float(os.environ.get("TOY_DELAY", "0")))
@@ -131,6 +133,41 @@ def test_results_are_the_same_whatever_the_number_of_workers(tmp_path):
     assert cells_of(one.csv_path) == cells_of(two.csv_path)
     assert [row["dataset"] for row in one.rows] == ["b"] * 8 + ["a"] * 8, "the table's order, not the run's"
     assert list(one.rows[0]) == ["dataset", "replicate", "method", "value", "seed", "job_seconds"]
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_results_are_the_same_whatever_the_backend(tmp_path, backend):
+    one = run_experiment(Toy(), tmp_path / "one")
+    with parallel_config(backend=backend, n_jobs=2):
+        two = run_experiment(Toy(), tmp_path / "two")
+    assert cells_of(one.csv_path) == cells_of(two.csv_path)
+
+
+def test_results_are_the_same_on_a_dask_cluster(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        parallel_config(backend="dask"),
+    ):
+        two = run_experiment(Toy(), tmp_path / "two")
+    one = run_experiment(Toy(), tmp_path / "one")
+    assert cells_of(one.csv_path) == cells_of(two.csv_path)
+
+
+class Meeting(Toy):
+    """Jobs that wait for each other, so that none finishes unless two run at once."""
+
+    meeting = threading.Barrier(2)
+
+    def run(self, job):
+        self.meeting.wait(20)
+        return super().run(job)
+
+
+def test_the_backend_that_joblib_is_told_to_use_runs_the_jobs(tmp_path):
+    with parallel_config(backend="threading", n_jobs=2):
+        assert run_experiment(Meeting(), tmp_path).done == 8
 
 
 def test_csv_reads_back_to_the_bit(tmp_path):
@@ -297,12 +334,27 @@ def test_failing_jobs_do_not_stop_the_others_and_are_tried_again(tmp_path, n_job
     assert (again.resumed, len(again.failures)) == (6, 2)
 
 
+class Dying(Toy):
+    """A job that kills its process when five others are on disk."""
+
+    def run(self, job):
+        if str(job) == "b/1":
+            wait_until(lambda: journal_jobs(Path(self.protocol["journal"])) >= 5)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(job)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_a_dying_worker_is_a_failed_job(tmp_path):
-    report = run_experiment(Toy({"die": ["a/1"]}), tmp_path, n_jobs=2)
-    assert report.done == 7
-    assert [str(failure.job) for failure in report.failures] == ["a/1"]
-    assert "died" in report.failures[0].error
+def test_a_worker_that_dies_ends_the_run_and_what_is_done_is_kept(tmp_path):
+    dying = Dying({"journal": str(tmp_path / "toy.jsonl")})
+    message = "killed.* memory .* of 8 jobs are done and saved; .* fewer jobs at once"
+    with pytest.raises(WorkerDied, match=message) as caught:
+        run_experiment(dying, tmp_path, n_jobs=2)
+    saved = journal_jobs(tmp_path / "toy.jsonl")
+    assert 5 <= saved == caught.value.done < 8
+    assert len(cells_of(tmp_path / "toy.csv")) == 2 * saved
+    again = run_experiment(dying, tmp_path, n_jobs=2, only=lambda job: str(job) != "b/1")
+    assert (again.resumed, again.done) == (saved, 7)
 
 
 class Forgetful(Toy):
@@ -373,11 +425,27 @@ def test_a_first_stage_of_another_protocol_is_refused(tmp_path):
 
 
 def test_what_cannot_travel_to_workers_is_said(tmp_path):
-    class Local(Toy):
-        pass
+    toy = Toy()
+    toy.lock = threading.Lock()
+    with pytest.raises(
+        ReproductionError, match=r"sent to worker processes \(.*lock.*\); run it with n_jobs=1"
+    ):
+        run_experiment(toy, tmp_path, n_jobs=2)
+    assert run_experiment(toy, tmp_path, n_jobs=1).done == 8
 
-    with pytest.raises(ReproductionError, match="cannot be sent to worker processes"):
-        run_experiment(Local(), tmp_path, n_jobs=2)
+
+def test_a_job_has_the_threads_that_it_was_given(tmp_path):
+    for n_jobs in (1, 2):
+        report = run_experiment(Threads(), tmp_path / str(n_jobs), n_jobs=n_jobs)
+        assert [row["value"] for row in report.rows] == [1.0] * 16
+
+
+class Threads(Toy):
+    """The number of threads that BLAS and OpenMP have in a job."""
+
+    def run(self, job):
+        most = max(library["num_threads"] for library in threadpool_info())
+        return [{**cell.asdict(), "value": float(most), "seed": 0} for cell in self.cells(job)]
 
 
 # --- comparing ---------------------------------------------------------------------------------------------
@@ -476,7 +544,7 @@ def test_cells_that_the_paper_does_not_have_are_shown_but_not_counted():
 
 def test_an_interrupt_that_a_job_swallows_still_interrupts():
     """As when it arrives while a compiler runs, which makes an error of its own of it."""
-    from polymargin.reproduction.workers import compute_all
+    from polymargin.reproduction.jobs import compute_all
 
     class Swallowing:
         started = 0

@@ -1,7 +1,7 @@
 """The reproduction engine: a paper's table as an experiment that can be killed, resumed and compared.
 
 An `Experiment` names its jobs and cells, computes one job at a time and knows the paper's figures.
-`run_experiment` computes what is missing, in worker processes, with every finished job on disk at once.
+`run_experiment` computes what is missing, by joblib, with every finished job on disk at once.
 `compare_with_paper` sets our means beside the paper's, in combined standard errors.
 
     from polymargin.papers.vangestel2002 import TABLES
@@ -24,6 +24,7 @@ from polymargin.reproduction.errors import (
     ProtocolChanged,
     ReproductionError,
     RunInterrupted,
+    WorkerDied,
 )
 from polymargin.reproduction.experiment import Experiment, Layout, Listing, Row, load_protocol, protocol_hash
 from polymargin.reproduction.figures import Figure, parse_figures, read_figures
@@ -56,6 +57,7 @@ __all__ = [
     "RunInterrupted",
     "RunReport",
     "Summary",
+    "WorkerDied",
     "compare_with_paper",
     "derive_seed",
     "load_protocol",

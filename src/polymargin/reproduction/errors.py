@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["FolderBusy", "JournalDamaged", "ProtocolChanged", "ReproductionError", "RunInterrupted"]
+__all__ = [
+    "FolderBusy",
+    "JournalDamaged",
+    "ProtocolChanged",
+    "ReproductionError",
+    "RunInterrupted",
+    "WorkerDied",
+]
 
 
 class ReproductionError(Exception):
@@ -19,6 +26,24 @@ class FolderBusy(ReproductionError):
 
 class JournalDamaged(ReproductionError):
     """The journal cannot be read, so nothing may be appended to it."""
+
+
+class WorkerDied(ReproductionError):
+    """A worker process was killed or crashed; everything finished is on disk.
+
+    Attributes
+    ----------
+    done, total : int
+        Jobs finished so far (in this and earlier sessions) and jobs asked for.
+    """
+
+    def __init__(self, done: int, total: int) -> None:
+        super().__init__(
+            "a worker process died: it crashed, or was killed, as systems do when memory runs out; "
+            f"{done} of {total} jobs are done and saved; run the same again to resume, with fewer jobs at once"
+        )
+        self.done = done
+        self.total = total
 
 
 class RunInterrupted(KeyboardInterrupt):

@@ -7,19 +7,18 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from joblib import effective_n_jobs
-
-from polymargin.reproduction.errors import ReproductionError, RunInterrupted
+from polymargin.reproduction.errors import ReproductionError, RunInterrupted, WorkerDied
 from polymargin.reproduction.experiment import Experiment, Row
+from polymargin.reproduction.jobs import Outcome, compute_all
 from polymargin.reproduction.journal import Journal, JournalContent, check_protocol, read_journal
 from polymargin.reproduction.keys import Key
 from polymargin.reproduction.provenance import describe_session, to_toml
-from polymargin.reproduction.workers import Outcome, compute_all
 
 __all__ = ["Failure", "Progress", "RunReport", "load_results", "read_results", "run_experiment"]
 
@@ -90,7 +89,7 @@ def run_experiment(
     experiment: Experiment,
     results_dir: str | Path,
     *,
-    n_jobs: int = 1,
+    n_jobs: int | None = None,
     threads: int = 1,
     only: Callable[[Key], bool] | None = None,
     restart: bool = False,
@@ -108,9 +107,9 @@ def run_experiment(
     results_dir : path
         Receives ``<name>.jsonl`` (the journal), and at the end ``<name>.csv`` and ``<name>.toml``
         (where the results come from).
-    n_jobs : int
-        Worker processes; −1 for one per core, 1 for none but this process. With more than one, a script must
-        guard its entry by ``if __name__ == "__main__"``, since workers are spawned.
+    n_jobs : int, optional
+        How many jobs run at once: −1 for one per core, 1 for this process alone. They run in worker processes, or
+        by what `joblib.parallel_config` says (threads, Dask); None leaves their number to it as well.
     threads : int
         BLAS threads per job. One keeps the results the same to the last bit whatever the machine's cores.
     only : callable, optional
@@ -128,8 +127,8 @@ def run_experiment(
     ------
     ProtocolChanged, FolderBusy, ReproductionError
         See their messages; nothing was lost.
-    RunInterrupted
-        On Ctrl-C, after the csv of what is finished was written.
+    WorkerDied, RunInterrupted
+        When a worker process is killed, or on Ctrl-C, after the csv of what is finished was written.
     """
     folder = Path(results_dir)
     paths = _paths(experiment, folder)
@@ -156,13 +155,16 @@ def run_experiment(
         missing.sort(key=experiment.cost, reverse=True)  # stable: equal costs keep the table's order
         meter = _Meter(experiment, missing, report, progress)
         try:
-            with closing(compute_all(experiment, missing, effective_n_jobs(n_jobs), threads)) as outcomes:
+            with closing(compute_all(experiment, missing, n_jobs, threads)) as outcomes:
                 for outcome in outcomes:
                     _record(journal, report, outcome)
                     meter.advance(outcome.job)
         except KeyboardInterrupt as interrupt:
             done = sum(job in content.jobs for job in asked)
             raise RunInterrupted(done, len(asked)) from interrupt
+        except BrokenProcessPool as error:
+            done = sum(job in content.jobs for job in asked)
+            raise WorkerDied(done, len(asked)) from error
         finally:
             _write_outputs(experiment, content, paths)
     report.failures += first.failures if first is not None else []
