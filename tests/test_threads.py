@@ -1,5 +1,6 @@
 """Threads that share work; and the limit on those of BLAS, in a process of its own: the tests run with one."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -136,7 +137,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = os.environ[
 import threading, time
 import numpy as np
 from threadpoolctl import threadpool_info
-from polymargin._threads import _one_thread, in_threads, threads as jobs
+from polymargin._threads import blas_threads_for, in_threads, threads as jobs
 
 def threads():
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
@@ -154,22 +155,22 @@ def run(function):
 inside, go = threading.Event(), threading.Event()
 
 def other():
-    with _one_thread:
+    with blas_threads_for(0):
         inside.set()
         go.wait(10)
 
-with _one_thread:
+with blas_threads_for(0):
     thread = run(other)
     inside.wait(10)
 go.set()
 thread.join()
 assert threads() == {2}
-with _one_thread:
+with blas_threads_for(0):
     assert threads() == {1}
 seen = []
 
 def helper():
-    with _one_thread:
+    with blas_threads_for(0):
         seen.append(threads())
 
 run(helper).join()
@@ -196,7 +197,7 @@ thread = run(other)
 inside.wait(10)
 child = os.fork()
 if child == 0:
-    with _one_thread:
+    with blas_threads_for(0):
         held = threads()
     os._exit(0 if held == {1} and threads() == {2} else 1)
 assert os.waitpid(child, 0)[1] == 0
@@ -208,3 +209,123 @@ print("fine")
 
 def test_the_limit_belongs_to_no_thread_and_to_no_child():
     run_with_two_blas_threads(OWNERS)
+
+
+INTERRUPTS = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "2"
+import gc, sys, threading
+import numpy as np, sklearn.ensemble
+from threadpoolctl import threadpool_info
+import polymargin._threads as module
+from polymargin._threads import at_most_threads, blas_threads_for, in_threads, threads as jobs
+
+def threads(api="blas"):
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == api}
+
+if threads() != {2}:
+    print("one thread here")
+    raise SystemExit
+openmp = threads("openmp")
+
+def nested():
+    with blas_threads_for(0):
+        with blas_threads_for(10):
+            abs(1)
+
+def of_a_job():
+    with at_most_threads(1):
+        abs(1)
+
+# Ctrl-C is heard where a function begins and where a built-in one returns: it is sent to each of these in turn.
+ours = [module.__file__, __import__("contextlib").__file__]
+theirs = [__import__("threadpoolctl").__file__]
+
+def interrupted_at(number, function, files):
+    count = 0
+
+    def profile(frame, event, argument):
+        nonlocal count
+        inside = frame.f_code.co_filename in files or frame.f_code is function.__code__
+        if inside and event in ("call", "c_return"):
+            count += 1
+            if count == number:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(profile)
+    try:
+        function()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+for function, files in ((nested, ours + theirs), (of_a_job, ours)):
+    function()  # what is looked for once is found
+    number = 1
+    while interrupted_at(number, function, files):
+        assert threads() == {2}, (function.__name__, number, threads())
+        assert threads("openmp") == openmp, (function.__name__, number)
+        with blas_threads_for(0):
+            assert threads() == {1}, (function.__name__, number)
+        assert threads() == {2}, (function.__name__, number)
+        number += 1
+    assert number > 30, number
+
+# In the middle of work that is shared with another thread.
+def interrupt(item):
+    if threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
+    assert threads() == {1}
+
+for _ in range(20):
+    try:
+        with jobs(2):
+            in_threads(interrupt, range(8))
+    except KeyboardInterrupt:
+        pass
+    assert threads() == {2}
+print("fine")
+"""
+
+
+def test_an_interrupt_lifts_the_limit_wherever_it_arrives():
+    run_with_two_blas_threads(INTERRUPTS)
+
+
+SIGNALS = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "2"
+import random, signal
+from threadpoolctl import threadpool_info
+from polymargin._threads import blas_threads_for
+
+def threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+if threads() != {2}:
+    print("one thread here")
+    raise SystemExit
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+random.seed(0)
+for _ in range(300):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 1e-3))
+        while True:
+            with blas_threads_for(0), blas_threads_for(0):
+                pass
+    except KeyboardInterrupt:
+        pass
+    assert threads() == {2}
+    with blas_threads_for(0):
+        assert threads() == {1}
+    assert threads() == {2}
+print("fine")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_signals_lift_the_limit():
+    run_with_two_blas_threads(SIGNALS)

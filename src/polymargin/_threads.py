@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from multiprocessing import current_process
 from numbers import Integral
-from threading import Lock
+from threading import RLock
 from typing import Any, Generic, TypeVar, overload
 
 from joblib import effective_n_jobs
@@ -66,56 +66,94 @@ class remembered(Generic[Owner, Result]):
         return value
 
 
-class _OneThread:
-    """Holds BLAS to one thread while anybody wants it; the limit is the process's, so threads must agree on it."""
+class _Limit:
+    """The number of threads of the BLAS or OpenMP libraries: the least that is asked for, while it is asked for.
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._wanted = 0
+    The limit on BLAS is the process's, so that all threads must share one such object; that on OpenMP is a thread's.
+
+    Parameters
+    ----------
+    user_api : {"blas", "openmp"}
+        The libraries, as threadpoolctl calls them.
+    """
+
+    def __init__(self, user_api: str) -> None:
+        self._user_api = user_api
+        # The garbage collector may withdraw a request while this thread is in the middle of another one.
+        self._lock = RLock()
+        self._asked: dict[object, int] = {}
         self._controller: ThreadpoolController | None = None
-        self._limit: Any = None
+        self._libraries: list[tuple[Any, int]] = []
 
-    def __enter__(self) -> None:
+    def ask(self, who: object, number: int) -> None:
+        """Allow at most so many threads until `who` withdraws; never more than before the first request."""
         with self._lock:
-            self._wanted += 1
-            if self._wanted == 1:
-                # The libraries that are loaded are found once.
+            if not self._asked:
+                # The libraries that are loaded are found once: to look for them takes longer than many a prediction.
                 self._controller = self._controller or ThreadpoolController()
-                self._take_control()
-                self._limit = self._controller.limit(limits=1, user_api="blas")
+                self._libraries = [
+                    (library, library.get_num_threads())
+                    for library in self._controller.lib_controllers
+                    if library.user_api == self._user_api
+                ]
+            self._asked[who] = number
+            self._apply()
 
-    def __exit__(self, *error: object) -> None:
+    def withdraw(self, who: object) -> None:
+        """Undo `ask`, wherever that was interrupted; if this is interrupted itself, it may be called again."""
         with self._lock:
-            self._wanted = max(self._wanted - 1, 0)
-            if self._wanted == 0:
-                self._lift()
+            if who in self._asked:
+                self._apply(without=who)
+                del self._asked[who]
 
-    def _lift(self) -> None:
-        if self._limit is not None:
-            self._take_control()
-            self._limit.restore_original_limits()
-            self._take_control()
-            self._limit = None
-
-    def _take_control(self) -> None:
-        """Let any thread set limits: threadpoolctl 3.8 listens to the thread that did so first alone."""
-        for library in self._controller.lib_controllers if self._controller else ():
-            getattr(library, "clear_controlling_thread", _nothing)(force=True)
+    def _apply(self, without: object = None) -> None:
+        for library, before in self._libraries:
+            asked = [number for who, number in list(self._asked.items()) if who is not without]
+            number = min([before, *asked])
+            if library.get_num_threads() != number:
+                # threadpoolctl 3.8 listens to the thread that set a limit first alone: any thread may set this one.
+                getattr(library, "clear_controlling_thread", _nothing)(force=True)
+                library.set_num_threads(number)
+                getattr(library, "clear_controlling_thread", _nothing)(force=True)
 
     def forget(self) -> None:
-        """Begin anew, in a child process: those who wanted the limit are threads of its parent."""
-        self._lock = Lock()
-        self._wanted = 0
-        self._lift()
+        """Begin anew, in a child process: those who asked for the limit are threads of its parent."""
+        self._lock = RLock()
+        if self._asked:
+            self._asked.clear()
+            self._apply()
 
 
 def _nothing(force: bool) -> None:
     """Do nothing: before threadpoolctl 3.8 every thread may set limits."""
 
 
-_one_thread = _OneThread()
+_blas = _Limit("blas")
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_one_thread.forget)
+    os.register_at_fork(after_in_child=_blas.forget)
+
+
+@contextmanager
+def _at_most(limit: _Limit, number: int) -> Iterator[None]:
+    """Hold to a limit; it is lifted at the end of the block, wherever Ctrl-C may strike.
+
+    Interrupts arrive in the middle of any function, `withdraw` included, which is then called again. One that arrives
+    as the block is left, before this generator goes on, has it closed, and the limit lifted, with the traceback.
+    """
+    who = object()
+    try:
+        limit.ask(who, number)
+        yield
+    finally:
+        interrupt: KeyboardInterrupt | None = None
+        while True:
+            try:
+                limit.withdraw(who)
+                break
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
 
 @contextmanager
@@ -124,7 +162,14 @@ def blas_threads_for(n_rows: float) -> Iterator[None]:
     if n_rows > FEW_ROWS:
         yield
         return
-    with _one_thread:
+    with _at_most(_blas, 1):
+        yield
+
+
+@contextmanager
+def at_most_threads(number: int) -> Iterator[None]:
+    """Hold BLAS and the OpenMP of this thread to so many threads, and to no more than they have."""
+    with _at_most(_blas, number), _at_most(_Limit("openmp"), number):
         yield
 
 
@@ -152,7 +197,7 @@ class _Helpers:
                     pass
                 raise
 
-        with _one_thread:
+        with blas_threads_for(0):
             called: list[Future[None]] = [
                 self._pool.submit(copy_context().run, work) for _ in range(min(self.number, len(items) - 1))
             ]

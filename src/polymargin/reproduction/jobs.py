@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
+from polymargin._threads import at_most_threads
 from polymargin.reproduction.errors import ReproductionError
 from polymargin.reproduction.experiment import Experiment, Row
 from polymargin.reproduction.keys import Key
@@ -45,7 +45,7 @@ def compute(experiment: Experiment, job: Key, threads: int) -> Outcome:
     """Run one job; an exception becomes part of the outcome."""
     start = time.perf_counter()
     try:
-        with threadpool_limits(threads):
+        with at_most_threads(threads):
             rows = _checked(experiment, job, experiment.run(job))
         return Outcome(job, time.perf_counter() - start, rows)
     except (Exception, SystemExit) as error:

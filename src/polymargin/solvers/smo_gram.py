@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from threadpoolctl import ThreadpoolController
 
+from polymargin._threads import blas_threads_for
 from polymargin.solvers import _smo_rows as kernels
 from polymargin.solvers._smo_rows import RowCache, RowSource
 
@@ -328,14 +327,8 @@ def restrict(rows: RowSource, cache: RowCache, active: Array) -> tuple[RowSource
 
 def in_blocks(task: Callable[[int], None], n_rows: int, n_threads: int) -> None:
     """Call ``task(start)`` for every block of `BLOCK_ROWS` rows, in threads with one BLAS thread each."""
-    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(n_threads) as threads:
+    with blas_threads_for(0), ThreadPoolExecutor(n_threads) as threads:
         list(threads.map(task, range(0, n_rows, BLOCK_ROWS)))
-
-
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    """Return the controller of BLAS threads; to look for it takes longer than many a prediction."""
-    return ThreadpoolController()
 
 
 def _dense_rows(K: Array, index: Array) -> RowSource:
