@@ -46,5 +46,5 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[test,lint,plot]'
+	$(BIN)/python -m pip install --quiet --editable '.[cli,test,lint,plot]'
 	@touch $@ $(VENV)/.run

@@ -100,12 +100,18 @@ class Count:
 
 @contextmanager
 def shown(verbose: Any) -> Iterator[Progress | None]:
-    """Give the callback that shows progress on stderr, or None if nothing is to be shown."""
+    """Give the callback that shows progress on stderr, or None if nothing is to be shown.
+
+    Without rich, which comes with the extra "cli", and where stderr is no terminal, progress is logged.
+    """
     if not verbose:
         yield None
         return
-    from rich import progress as rich_progress
-
+    try:
+        from rich import progress as rich_progress
+    except ImportError:
+        yield _Lines()
+        return
     console = _console()
     if not (console.is_terminal or console.is_jupyter):
         yield _Lines()
