@@ -14,10 +14,11 @@ demo: $(VENV)/.run      ## compare codings and decoders on the wine data
 test: $(VENV)/.dev lint ## lint, type check and test
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-lint: $(VENV)/.dev      ## ruff and mypy
+lint: $(VENV)/.dev      ## ruff, mypy and numpydoc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_docstrings.py
 
 format: $(VENV)/.dev    ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
