@@ -42,7 +42,6 @@ LATER = (
     "polymargin.decoders",
     "polymargin.densities",
     "polymargin.estimators",
-    "polymargin.kernels",
     "polymargin.machines",
     "polymargin.metrics",
     "polymargin.onnx",
@@ -90,10 +89,10 @@ def public_objects() -> Iterator[Public]:
             checks = CHECKS - {"PR01"} if inspect.isclass(thing) and _describes_its_fields(thing) else CHECKS
             yield Public(f"{module_name}.{name}", thing.__module__, frozenset(checks))
             if inspect.isclass(thing):
-                yield from _members(f"{module_name}.{name}", thing, seen)
+                yield from _members(thing, seen)
 
 
-def _members(name: str, cls: type, seen: set[Any]) -> Iterator[Public]:
+def _members(cls: type, seen: set[Any]) -> Iterator[Public]:
     """Yield the methods and properties that a class has from the package."""
     ours = [base for base in cls.__mro__ if base.__module__.startswith("polymargin.")]
     for place, base in enumerate(ours):
@@ -107,7 +106,7 @@ def _members(name: str, cls: type, seen: set[Any]) -> Iterator[Public]:
                 checks -= {"RT01"}
             if any(attribute in vars(other) for other in ours[place + 1 :]):
                 checks -= INHERITED
-            yield Public(f"{name}.{attribute}", function.__module__, checks)
+            yield Public(f"{base.__module__}.{base.__qualname__}.{attribute}", function.__module__, checks)
 
 
 def main() -> int:

@@ -37,6 +37,23 @@ def resolve_kernel(
 ) -> Kernel:
     """Return the kernel object for an estimator's ``kernel`` parameter.
 
+    Parameters
+    ----------
+    kernel : str, callable or Kernel
+        The name of a kernel, a function of two arrays of rows, or a kernel object, which is returned as it is.
+    degree, coef0 : float
+        Parameters of ``"poly"``; other kernels have none of them.
+
+    Returns
+    -------
+    kernel : Kernel
+        The kernel object.
+
+    Raises
+    ------
+    ValueError
+        If no kernel has this name.
+
     Examples
     --------
     >>> resolve_kernel("poly", degree=2)

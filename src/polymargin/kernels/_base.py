@@ -55,22 +55,84 @@ class Kernel(ABC):
 
         The result is a new array that the caller may overwrite; with Z=None it is exactly symmetric. Its entries are
         whatever ``apply`` needs to know of two rows: a number, or two, as the parts of a complex one.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+        Z : array-like or sparse matrix of shape (m, d), optional
+            The other rows; X itself if None.
+
+        Returns
+        -------
+        base : ndarray of shape (n, m)
+            Real or complex.
         """
 
     @abstractmethod
     def base_diagonal(self, X: Any) -> Array:
-        """Return the base of each row with itself, shape (n,)."""
+        """Return the base of each row with itself.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+
+        Returns
+        -------
+        base : ndarray of shape (n,)
+            The diagonal of the base matrix.
+        """
 
     @abstractmethod
     def apply(self, base: Array, gamma: float) -> Array:
-        """Return the kernel values for ``base``, in a new array of the same shape."""
+        """Return the kernel values for ``base``.
+
+        Parameters
+        ----------
+        base : ndarray
+            Some entries of the base matrix.
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        values : ndarray of the shape of base
+            A new array.
+        """
 
     def to_rows(self, Z: Any) -> Callable[[Any], Array]:
-        """Return what computes ``base(X, Z)`` of any X; what depends on Z alone is computed once."""
+        """Return a function that computes ``base(X, Z)`` of any X; what depends on Z alone is computed once.
+
+        Parameters
+        ----------
+        Z : array-like or sparse matrix of shape (m, d)
+            The rows that others are compared with.
+
+        Returns
+        -------
+        base : callable (X) -> ndarray of shape (n, m)
+            The base matrix between the rows of X and of Z.
+        """
         return lambda X: self.base(X, Z)
 
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
-        """Return the derivative of the kernel values in log gamma, in a new array; zero where there is no gamma."""
+        """Return the derivative of the kernel values in log gamma; zero where there is no gamma.
+
+        Parameters
+        ----------
+        base : ndarray
+            Some entries of the base matrix.
+        values : ndarray of the shape of base
+            Their kernel values, which `apply` has returned for the same gamma.
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        slope : ndarray of the shape of base
+            A new array.
+        """
         return np.zeros_like(values)
 
     def roundings(self, X: Any, gamma: float) -> float:
@@ -78,32 +140,123 @@ class Kernel(ABC):
         return 1.0
 
     def n_features(self, d: int) -> int | None:
-        """Return how many features of rows in d dimensions the kernel compares; None if there is no list of them."""
+        """Return the dimension of the explicit feature map for rows of d columns; None if there is none.
+
+        Parameters
+        ----------
+        d : int
+            The number of columns.
+
+        Returns
+        -------
+        n_features : int or None
+            The number of features that `features` returns.
+        """
         return None
 
     def features(self, X: Any, unit: float | None = None) -> Features:
-        """Return those features of every row, see `n_features`, in a unit of their size or in one that is given."""
+        """Return the explicit feature map of every row, whose dimension is `n_features`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+        unit : float, optional
+            The unit in which the features are given; by default one of their size.
+
+        Returns
+        -------
+        features : Features
+            The features, and their unit.
+        """
         raise NotImplementedError(f"{self!r} has no list of features")
 
     def base_among(self, X: Any, rows: Array) -> Array:
-        """Return the symmetric base matrix among some of the training rows, in double precision."""
+        """Return the symmetric base matrix among some of the training rows, in double precision.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+        rows : ndarray of shape (m,)
+            The indices of some rows.
+
+        Returns
+        -------
+        base : ndarray of shape (m, m)
+            Their base matrix.
+        """
         base = self.base(X[rows])
         return base.astype(np.result_type(base, np.float64), copy=False)
 
     def fitted(self, X: Any, weights: Array) -> Kernel:
-        """Return the kernel for these training rows: itself, unless it looks at them, as a centred polynomial does."""
+        """Return the kernel for these training rows: itself, unless it depends on them, as a centred polynomial does.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+        weights : ndarray of shape (n,)
+            The weights of the rows.
+
+        Returns
+        -------
+        kernel : Kernel
+            The kernel to use for these rows, and for new ones.
+        """
         return self
 
     def unit_gamma(self, X: Any, weights: Array) -> float:
-        """Return the value of gamma that is natural for the scale of X: the origin of every search."""
+        """Return the value of gamma that is natural for the scale of X: the origin of every search.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+        weights : ndarray of shape (n,)
+            The weights of the rows.
+
+        Returns
+        -------
+        gamma : float
+            Positive.
+        """
         return 1.0
 
     def gram(self, X: Any, Z: Any = None, gamma: float = 1.0) -> Array:
-        """Return K(X, Z), shape (n, m)."""
+        """Return the Gram matrix K(X, Z).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+        Z : array-like or sparse matrix of shape (m, d), optional
+            The other rows; X itself if None.
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        values : ndarray of shape (n, m)
+            The kernel values.
+        """
         return self.apply(self.base(X, Z), gamma)
 
     def diagonal(self, X: Any, gamma: float = 1.0) -> Array:
-        """Return K(x, x) of every row, shape (n,)."""
+        """Return K(x, x) of every row.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            The diagonal of the Gram matrix.
+        """
         return self.apply(self.base_diagonal(X), gamma)
 
     def __repr__(self) -> str:

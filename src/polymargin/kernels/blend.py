@@ -23,6 +23,24 @@ class Blend(Kernel):
 
     The base matrix is complex: city-block distances (times the ratio) are its real part, squared Euclidean distances
     its imaginary part.
+
+    Parameters
+    ----------
+    share : float
+        The share of the Laplacian part, between 0 and 1.
+    ratio : float
+        The gamma of the Laplacian part over that of the Gaussian part; `fitted` chooses it.
+
+    See Also
+    --------
+    RBF : The Gaussian part.
+    Laplacian : The Laplacian part.
+
+    Examples
+    --------
+    >>> kernel = Blend().fitted(np.array([[0.0], [1.0], [3.0]]), np.ones(3))
+    >>> kernel.gram(np.array([[0.0]]), np.array([[0.0], [1.0]]), gamma=0.5).round(3)
+    array([[1.   , 0.524]])
     """
 
     share: float = 0.3

@@ -41,7 +41,18 @@ class Precomputed(Kernel):
 
 @dataclass(frozen=True)
 class FunctionKernel(Kernel):
-    """A function (X, Z) -> (n, m) array of kernel values."""
+    """A kernel that a function of the user computes.
+
+    Parameters
+    ----------
+    function : callable (X, Z) -> array of shape (n, m)
+        Returns the kernel values between the rows of X and of Z.
+
+    Examples
+    --------
+    >>> FunctionKernel(lambda X, Z: X @ Z.T).gram(np.array([[2.0]]), np.array([[3.0], [4.0]]))
+    array([[6., 8.]])
+    """
 
     function: Callable[[Array, Array], Array]
 

@@ -23,7 +23,18 @@ class Laplacian(Kernel):
         return symmetric(X.shape[0], self.strips(X)) if Z is None else _distances(X, Z)
 
     def strips(self, X: Any) -> Callable[[slice, slice], Array]:
-        """Return what computes the distances of some rows of X from others; see `symmetric`."""
+        """Return a function that computes the distances of some rows of X from others; see `symmetric`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+
+        Returns
+        -------
+        strip : callable (rows, columns) -> ndarray
+            Takes two slices of the rows.
+        """
         return lambda rows, columns: _distances(X[rows], X[columns])
 
     def base_diagonal(self, X: Any) -> Array:

@@ -22,6 +22,22 @@ class Polynomial(Kernel):
 
     A polynomial depends on where the origin is, and far from it all rows look alike: ``centred`` puts the origin at the
     mean of the training rows.
+
+    Parameters
+    ----------
+    degree : float
+        The degree.
+    coef0 : float
+        The weight of lower degrees; 0 leaves the highest alone.
+    centred : bool
+        Whether `fitted` is to put the origin at the mean of the rows.
+    centre : ndarray of shape (d,), optional
+        Where the origin is; at zero if None.
+
+    Examples
+    --------
+    >>> Polynomial(2).gram(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[144.]])
     """
 
     degree: float = 3

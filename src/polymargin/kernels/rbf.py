@@ -42,7 +42,18 @@ class RBF(Kernel):
         return distances
 
     def strips(self, X: Any) -> Callable[[slice, slice], Array]:
-        """Return what computes the distances of some rows of X from others; see `symmetric`."""
+        """Return a function that computes the distances of some rows of X from others; see `symmetric`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+
+        Returns
+        -------
+        strip : callable (rows, columns) -> ndarray
+            Takes two slices of the rows.
+        """
         if not sparse.issparse(X):
             # Distances do not see a shift, rounding does: |x|² + |z|² - 2x·z loses the digits of a common mean.
             X = X - X.mean(axis=0)
