@@ -15,9 +15,9 @@ import numpy as np
 
 from polymargin.codebooks import Codebook, ecoc, one_vs_one
 from polymargin.decoders import Coupling, Softmax
-from polymargin.decoders._coupling import METHODS, bradley_terry, couple
-from polymargin.decoders._softmax_fit import fit_softmax, smooth_targets
 from polymargin.outputs import Outputs
+from polymargin.solvers.coupling import METHODS, bradley_terry, couple
+from polymargin.solvers.softmax import fit_softmax, smooth_targets
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> tuple[float, float]:

@@ -15,9 +15,9 @@ from polymargin import Codebook, LSSVMClassifier
 from polymargin.codebooks import ecoc, minimal, one_vs_all, one_vs_one
 from polymargin.dealing import Deal
 from polymargin.decoders import Bayes, CoupledSoftmax, Coupling
-from polymargin.decoders._temper import contaminated, contamination, temper, tempered
 from polymargin.decoders.coupled_softmax import RIDGES, default_ridge
 from polymargin.outputs import Nested, Outputs
+from polymargin.solvers.tempering import contaminated, contamination, temper, tempered
 
 BOOKS = {
     "one-vs-one": one_vs_one(3),

@@ -19,9 +19,9 @@ import naive
 from polymargin import LSSVMClassifier
 from polymargin.codebooks import Codebook, ecoc, one_vs_all, one_vs_one
 from polymargin.decoders import Coupling, resolve_decoder
-from polymargin.decoders._coupling import CLIP, _Sides, bradley_terry, couple
-from polymargin.decoders._platt import Sigmoids, fit_sigmoids
 from polymargin.outputs import Outputs
+from polymargin.solvers.coupling import CLIP, _Sides, bradley_terry, couple
+from polymargin.solvers.platt import Sigmoids, fit_sigmoids
 
 METHODS = ["wlw2", "wlw1", "ht", "pkpd"]
 
@@ -91,7 +91,7 @@ def test_the_two_shapes_of_r_are_the_same(method):
 def test_blocks_do_not_matter(method, monkeypatch):
     r = some_pairs(23, 6)
     whole = couple(r, method)
-    monkeypatch.setattr("polymargin.decoders._coupling._BLOCK", 180)
+    monkeypatch.setattr("polymargin.solvers.coupling._BLOCK", 180)
     np.testing.assert_allclose(couple(r, method), whole, atol=1e-12)
 
 

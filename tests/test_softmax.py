@@ -21,12 +21,12 @@ from polymargin.codebooks import Codebook, ecoc, one_vs_all, one_vs_one
 from polymargin.dealing import Deal
 from polymargin.decoders import Softmax, resolve_decoder
 from polymargin.decoders._base import prior_shift, reweighted
-from polymargin.decoders._platt import fit_sigmoids
-from polymargin.decoders._softmax_fit import few_features, fit_softmax, mean_fit, smooth_targets
-from polymargin.decoders._softmax_hidden import _Network
-from polymargin.decoders._softmax_steps import NewtonSteps
 from polymargin.decoders.softmax import choose_ridge
 from polymargin.outputs import Outputs
+from polymargin.solvers._softmax_steps import NewtonSteps
+from polymargin.solvers.platt import fit_sigmoids
+from polymargin.solvers.softmax import few_features, fit_softmax, mean_fit, smooth_targets
+from polymargin.solvers.softmax_hidden import _Network
 
 
 def features_of(n=80, d=4, n_classes=3, seed=0):
@@ -109,7 +109,7 @@ def test_more_outputs_than_rows_are_rotated_away(hidden, monkeypatch):
     outputs = outputs_of(book, index)
     short = Softmax(hidden, ridge=0.5).fit(book, outputs, index)
     monkeypatch.setattr("polymargin.decoders.softmax.few_features", lambda X: (X, np.eye(X.shape[1])))
-    monkeypatch.setattr("polymargin.decoders._softmax_fit.few_features", lambda X: (X, np.eye(X.shape[1])))
+    monkeypatch.setattr("polymargin.solvers.softmax.few_features", lambda X: (X, np.eye(X.shape[1])))
     long = Softmax(hidden, ridge=0.5).fit(book, outputs, index)
     np.testing.assert_allclose(short.beta_, long.beta_, atol=1e-5)
     np.testing.assert_allclose(short.log_proba(outputs), long.log_proba(outputs), atol=1e-5)
@@ -185,7 +185,7 @@ def naive_hessian(A, W, mass, ridge, scale_ridge, P):
 @pytest.mark.parametrize("anchored", [False, True])
 @pytest.mark.parametrize("ridge", [0.5, 1e-7])
 def test_a_step_solves_newtons_equation(largest, anchored, ridge, monkeypatch):
-    monkeypatch.setattr("polymargin.decoders._softmax_steps._LARGEST", largest)
+    monkeypatch.setattr("polymargin.solvers._softmax_steps._LARGEST", largest)
     random = np.random.default_rng(0)
     n, D, K = 40, 4, 3
     A, mass, P = random.normal(size=(D, n)), random.uniform(0.1, 2.0, n), random.dirichlet(np.ones(K), n).T
@@ -209,7 +209,7 @@ def test_single_precision_steps_end_where_double_precision_steps_do(d, n_classes
     X, y = features_of(300, d, n_classes)
     fits = []
     for well_posed in (1e-5, np.inf):
-        monkeypatch.setattr("polymargin.decoders._softmax_steps._WELL_POSED", well_posed)
+        monkeypatch.setattr("polymargin.solvers._softmax_steps._WELL_POSED", well_posed)
         fits.append(fit_softmax(X, y, ridge=2.0, intercept_ridge=2.0, tol=1e-11))
         assert fits[-1].converged
     np.testing.assert_allclose(fits[0].coef, fits[1].coef, atol=1e-8)
@@ -220,7 +220,7 @@ def test_the_preconditioner_is_renewed_where_it_is_slow(monkeypatch):
     X, y = features_of(300, 20, 12)
     fits = []
     for slow in (0, 30, 10_000):
-        monkeypatch.setattr("polymargin.decoders._softmax_steps._SLOW", slow)
+        monkeypatch.setattr("polymargin.solvers._softmax_steps._SLOW", slow)
         fits.append(fit_softmax(10.0 * X, y, ridge=0.01, tol=1e-10))
         assert fits[-1].converged
         np.testing.assert_allclose(fits[-1].log_proba(X), fits[0].log_proba(X), atol=1e-3)

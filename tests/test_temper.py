@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
 
-from polymargin.decoders._temper import contaminated, contamination, temper, tempered
+from polymargin.solvers.tempering import contaminated, contamination, temper, tempered
 
 
 def loss_by_hand(u, log_p, log_prior, index, weights):

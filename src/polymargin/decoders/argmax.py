@@ -73,9 +73,9 @@ class Argmax(Decoder):
             weights = np.ones(class_index.size) if sample_weight is None else sample_weight
             agreement = weights @ (targets * outputs.margins)
             if self.scale == "mean":
-                self.scale_ = _ratio(weights @ np.abs(targets), agreement)
+                self.scale_ = positive_ratio(weights @ np.abs(targets), agreement)
             else:
-                self.scale_ = _ratio(
+                self.scale_ = positive_ratio(
                     agreement, weights @ np.where(targets == 0, 0.0, np.square(outputs.margins))
                 )
         return self
@@ -86,7 +86,7 @@ class Argmax(Decoder):
             raise ValueError(
                 f'unknown scale {self.scale!r}; choose None, "norm", {", ".join(map(repr, _LEARNED))}'
             )
-        if codebook.n_classes > 2 and not _alone(codebook).any(axis=1).all():
+        if codebook.n_classes > 2 and not one_vs_rest(codebook).any(axis=1).all():
             raise ValueError('argmax needs one machine for every class: choose coding="one-vs-all"')
 
     def scores(self, outputs: Outputs) -> Array:
@@ -97,23 +97,23 @@ class Argmax(Decoder):
             margins = outputs.margins if self.scale_ is None else outputs.margins * self.scale_
         if self.codebook_.n_classes == 2:
             return margins @ self.codebook_.matrix.T.astype(np.float64)
-        return margins[:, _alone(self.codebook_).argmax(axis=1)]
+        return margins[:, one_vs_rest(self.codebook_).argmax(axis=1)]
 
 
 def over_norms(outputs: Outputs) -> Array:
     """Return the margins times π_w = 1/‖w‖, eqs. (3)–(4): signed distances to the machines' boundaries."""
     if outputs.norms is None:
         raise ValueError('scale="norm" needs machines that know the norms of their weights')
-    return outputs.margins * _ratio(np.ones_like(outputs.norms), outputs.norms)
+    return outputs.margins * positive_ratio(np.ones_like(outputs.norms), outputs.norms)
 
 
-def _ratio(above: Array, below: Array) -> Array:
+def positive_ratio(above: Array, below: Array) -> Array:
     """Return above/below where it is a positive number and one elsewhere."""
     valid = (above > 0.0) & (below > 0.0)
     return np.divide(above, below, out=np.ones_like(below), where=valid)
 
 
-def _alone(codebook: Codebook) -> Array:
+def one_vs_rest(codebook: Codebook) -> Array:
     """Return whether column l sets class k alone against all others, shape (K, L)."""
     # One +1 and K - 1 times -1: no other column with a +1 has this sum.
     one_vs_rest = codebook.matrix.sum(axis=0) == 2 - codebook.n_classes

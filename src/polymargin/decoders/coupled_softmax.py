@@ -11,10 +11,10 @@ import numpy as np
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
-from polymargin.decoders._softmax_fit import SoftmaxFit, fit_softmax, mean_fit, smooth_targets
-from polymargin.decoders._temper import contaminated, contamination, temper, tempered
 from polymargin.decoders.coupling import Coupling
 from polymargin.outputs import Outputs
+from polymargin.solvers.softmax import SoftmaxFit, fit_softmax, mean_fit, smooth_targets
+from polymargin.solvers.tempering import contaminated, contamination, temper, tempered
 
 #: With more machines than this, their squares are left out; the squares' ridge is this times that of the outputs.
 _SQUARED, _CURVED = 60, 3.0
@@ -29,7 +29,7 @@ _CROSS_TOL = 1e-7
 #: Outputs that hardly differ are not blown up: what is left in them is how each row's absence moves its surroundings.
 _LEAST_SPREAD = 0.25
 #: Outputs smaller than this are treated as zero; a first guess that varies by less than this is rounding.
-_SILENT, _CONSTANT = 1e-9, 1e-6
+SMALLEST_OUTPUT, _CONSTANT = 1e-9, 1e-6
 #: A weak ridge that pulls the scale of the first guess, in natural units, to one: it keeps the scale finite where
 #: outputs hardly differ, and costs a tenth of a nat at a scale of five.
 _SCALE_RIDGE = 0.01
@@ -344,7 +344,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
             return features, self.coupling_.log_proba(Outputs(margins, "new"))
         signs = self.codebook_.matrix.T.clip(min=0 if self.codebook_.n_columns > 1 else -1)
         # The scale of the first guess is free, so outputs that are nothing but rounding must not be one.
-        return features, np.where(np.abs(margins) > _SILENT, scaled, 0.0) @ signs
+        return features, np.where(np.abs(margins) > SMALLEST_OUTPUT, scaled, 0.0) @ signs
 
 
 def default_ridge(codebook: Codebook) -> float:

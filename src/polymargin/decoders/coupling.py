@@ -8,12 +8,12 @@ import numpy as np
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, check_pairwise, prior_shift, reweighted
-from polymargin.decoders._coupling import METHODS, bradley_terry, couple
-from polymargin.decoders._platt import Sigmoids, fit_sigmoids
 from polymargin.outputs import Outputs
+from polymargin.solvers.coupling import METHODS, bradley_terry, couple
+from polymargin.solvers.platt import Sigmoids, fit_sigmoids
 
 #: No class probability is smaller: what is below has been lost to rounding.
-_SMALLEST = 1e-15
+SMALLEST_PROBABILITY = 1e-15
 
 
 class Coupling(ProbabilisticDecoder):
@@ -99,17 +99,17 @@ class Coupling(ProbabilisticDecoder):
         if self.method_ == "bradley-terry":
             p = bradley_terry(r, self.codebook_.matrix, self.column_weights_)
         else:
-            columns, forward = _pairs_in_order(self.codebook_)
+            columns, forward = pairs_in_order(self.codebook_)
             r = r[:, columns]
             if not forward.all():
                 r[:, ~forward] = 1.0 - r[:, ~forward]
             p = couple(r, self.method_, self.column_weights_[columns])
-        p = np.maximum(p, _SMALLEST)
+        p = np.maximum(p, SMALLEST_PROBABILITY)
         return reweighted(np.log(p / p.sum(axis=1, keepdims=True)), self.prior_shift_)
 
 
 @lru_cache
-def _pairs_in_order(codebook: Codebook) -> tuple[Array, Array]:
+def pairs_in_order(codebook: Codebook) -> tuple[Array, Array]:
     """Return the columns of the pairs (0, 1), (0, 2), …, and whether the first class is on the positive side."""
     positive, negative = codebook.matrix.argmax(axis=0), codebook.matrix.argmin(axis=0)
     columns = np.lexsort((np.maximum(positive, negative), np.minimum(positive, negative)))

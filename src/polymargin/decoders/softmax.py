@@ -11,15 +11,15 @@ from sklearn.utils import check_random_state
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
-from polymargin.decoders._softmax_fit import (
+from polymargin.outputs import Outputs
+from polymargin.solvers.softmax import (
     SoftmaxFit,
     few_features,
     fit_softmax,
     log_softmax,
     smooth_targets,
 )
-from polymargin.decoders._softmax_hidden import fit_hidden, train_epochs
-from polymargin.outputs import Outputs
+from polymargin.solvers.softmax_hidden import fit_hidden, train_epochs
 
 #: The ridges that are looked at, on standardised outputs: from the first one downhill, step by step.
 _FIRST_RIDGE, _RIDGE_STEP, _RIDGE_STEPS_EITHER_WAY = 1.0, 10.0, 3

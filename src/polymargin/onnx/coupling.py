@@ -1,4 +1,4 @@
-"""Coupling in a graph: `polymargin.decoders._coupling`, method by method.
+"""Coupling in a graph: `polymargin.solvers.coupling`, method by method.
 
 Linear systems are solved by elimination in a loop over the classes. It needs no pivoting: the systems of "wlw2" and
 "ht" are positive definite, and those of "wlw1" are diagonally dominant. The two iterative methods are loops that end
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.decoders._coupling import _FURTHEST, _LONGEST, _MAX_ITER, _TOL, CLIP
 from polymargin.onnx._graph import Array, Value
+from polymargin.solvers.coupling import CLIP, LARGEST_CUT, LONGEST_STEP, MAX_ITER, TOL
 
 __all__ = ["bradley_terry", "couple"]
 
@@ -71,7 +71,7 @@ def _hastie_tibshirani(r: Value, weights: Array, n_classes: int) -> Value:
     # Where the r agree with some p, this is it.
     start = (r.log() - (1.0 - r).log()) @ (differences.T / n_classes)
     theta, *_ = r.graph.loop(
-        _MAX_ITER, [start, r, np.inf], step, until=lambda theta, r, gradient: gradient <= _TOL
+        MAX_ITER, [start, r, np.inf], step, until=lambda theta, r, gradient: gradient <= TOL
     )
     return theta.log_softmax().exp()
 
@@ -88,13 +88,13 @@ METHODS: dict[str, Callable[[Value, Array, int], Value]] = {
 def bradley_terry(r: Value, matrix: Array, weights: Array, prior: float = 1e-4) -> Value:
     """Return class probabilities, shape (n, K), from the probabilities of the dichotomies of any codebook.
 
-    The steps are those of `polymargin.decoders._coupling.bradley_terry`.
+    The steps are those of `polymargin.solvers.coupling.bradley_terry`.
     """
     sides = _Sides(matrix, weights / weights.mean(), prior)
     r = r.at_least(CLIP).at_most(1.0 - CLIP)
     start = r.take(np.array([0])) * 0.0 + np.full(len(matrix), 1.0 / len(matrix))
     p, *_ = r.graph.loop(
-        _MAX_ITER, [start, r, np.inf], sides.step, until=lambda p, r, gradient: gradient <= sides.tolerance
+        MAX_ITER, [start, r, np.inf], sides.step, until=lambda p, r, gradient: gradient <= sides.tolerance
     )
     return p
 
@@ -107,7 +107,7 @@ class _Sides:
         self.minus = (matrix < 0).astype(np.float64)
         self.weights, self.prior = weights, prior
         self.n_classes = len(matrix)
-        self.tolerance = _TOL * weights.size
+        self.tolerance = TOL * weights.size
 
     def step(self, _: Value, p: Value, r: Value, _before: Value) -> list[Value]:
         """Return p after a step, r, and the largest entry of the gradient before the step."""
@@ -155,7 +155,7 @@ class _Sides:
             )
         step = -_solve(hessian, gradient, self.n_classes)
         longest = step.absolute().max(keepdims=True).at_least(1e-300)
-        return step * (_LONGEST / longest).at_most(1.0)
+        return step * (LONGEST_STEP / longest).at_most(1.0)
 
     def _newton_on_simplex(self, p: Value, r: Value, gradient: Value) -> Value:
         """Return p after a Newton step in p itself."""
@@ -170,7 +170,7 @@ class _Sides:
         free, along = (_solve(hessian, right, self.n_classes) for right in (gradient, p))
         u = along * ((p * free).sum(keepdims=True) / (p * along).sum(keepdims=True)) - free
         furthest = (-u.min(keepdims=True)).at_least(1e-300)
-        return _floored(p * (1.0 + (_FURTHEST / furthest).at_most(1.0) * u))
+        return _floored(p * (1.0 + (LARGEST_CUT / furthest).at_most(1.0) * u))
 
 
 def _solve(systems: Value, right: Value, size: int) -> Value:

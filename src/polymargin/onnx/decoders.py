@@ -28,9 +28,9 @@ from polymargin.decoders import (
     Stack,
     Votes,
 )
-from polymargin.decoders.argmax import _alone, _ratio
-from polymargin.decoders.coupled_softmax import _SILENT
-from polymargin.decoders.coupling import _SMALLEST, _pairs_in_order
+from polymargin.decoders.argmax import one_vs_rest, positive_ratio
+from polymargin.decoders.coupled_softmax import SMALLEST_OUTPUT
+from polymargin.decoders.coupling import SMALLEST_PROBABILITY, pairs_in_order
 from polymargin.decoders.loss import LOSSES
 from polymargin.onnx._graph import Array, Value
 from polymargin.onnx.coupling import bradley_terry, couple
@@ -61,11 +61,11 @@ def coupled_softmax(decoder: CoupledSoftmax, outputs: GraphOutputs) -> Value:
     if decoder.fit_.scale is not None:
         logits = logits + decoder.fit_.scale * _first_guess(decoder, outputs)
     log_p = contaminated(logits.log_softmax(), decoder.log_prior_, decoder.contamination_)
-    return _reweighted(log_p, decoder.prior_shift_)
+    return reweighted(log_p, decoder.prior_shift_)
 
 
 def contaminated(log_p: Value, log_prior: Array, share: float) -> Value:
-    """Return log((1 − ε) p + ε π), see `polymargin.decoders._temper.contaminated`."""
+    """Return log((1 − ε) p + ε π), see `polymargin.solvers.tempering.contaminated`."""
     if share <= 0.0:
         return log_p
     return (log_p.exp() * (1.0 - share) + share * np.exp(log_prior)).log()
@@ -75,7 +75,7 @@ def _first_guess(decoder: CoupledSoftmax, outputs: GraphOutputs) -> Value:
     if decoder.coupling_ is not None:
         return coupling(decoder.coupling_, outputs)
     signs = decoder.codebook_.matrix.T.clip(min=0 if decoder.codebook_.n_columns > 1 else -1)
-    heard = (outputs.margins.absolute() > _SILENT).choose(outputs.margins, 0.0)
+    heard = (outputs.margins.absolute() > SMALLEST_OUTPUT).choose(outputs.margins, 0.0)
     return heard / decoder.spread_ @ signs.astype(np.float64)
 
 
@@ -86,18 +86,18 @@ def coupling(decoder: Coupling, outputs: GraphOutputs) -> Value:
     if decoder.method_ == "bradley-terry":
         p = bradley_terry(r, codebook.matrix, decoder.column_weights_)
     else:
-        columns, forward = _pairs_in_order(codebook)
+        columns, forward = pairs_in_order(codebook)
         ordered = r.take(columns)
         ordered = r.graph.value(forward).choose(ordered, 1.0 - ordered)
         p = couple(ordered, decoder.method_, decoder.column_weights_[columns], codebook.n_classes)
-    p = p.at_least(_SMALLEST)
-    return _reweighted((p / p.sum(keepdims=True)).log(), decoder.prior_shift_)
+    p = p.at_least(SMALLEST_PROBABILITY)
+    return reweighted((p / p.sum(keepdims=True)).log(), decoder.prior_shift_)
 
 
 def softmax(decoder: Softmax, outputs: GraphOutputs) -> Value:
     """Return the softmax of a linear map; a hidden layer is multiplied out."""
     logits = outputs.margins @ decoder.beta_.T + decoder.intercept_
-    return _reweighted(logits.log_softmax(), decoder.prior_shift_)
+    return reweighted(logits.log_softmax(), decoder.prior_shift_)
 
 
 def plain_softmax(decoder: PlainSoftmax, outputs: GraphOutputs) -> Value:
@@ -107,7 +107,7 @@ def plain_softmax(decoder: PlainSoftmax, outputs: GraphOutputs) -> Value:
         logits = outputs.margins @ _codewords(decoder.codebook_)
     else:
         logits = outputs.margins.take((matrix == 1).argmax(axis=1))
-    return _reweighted(logits.log_softmax(), decoder.shift_)
+    return reweighted(logits.log_softmax(), decoder.shift_)
 
 
 def bayes(decoder: Bayes, outputs: GraphOutputs) -> Value:
@@ -196,12 +196,12 @@ def argmax(decoder: Argmax, outputs: GraphOutputs) -> Value:
     """Return every class's own output, scaled."""
     margins = outputs.margins
     if decoder.scale == "norm":
-        margins = margins * _ratio(np.ones_like(outputs.norms), outputs.norms)
+        margins = margins * positive_ratio(np.ones_like(outputs.norms), outputs.norms)
     elif decoder.scale_ is not None:
         margins = margins * decoder.scale_
     if decoder.codebook_.n_classes == 2:
         return margins @ _codewords(decoder.codebook_)
-    return margins.take(_alone(decoder.codebook_).argmax(axis=1))
+    return margins.take(one_vs_rest(decoder.codebook_).argmax(axis=1))
 
 
 def mixture(decoder: Mixture, outputs: GraphOutputs) -> Value:
@@ -237,7 +237,7 @@ def _codewords(codebook: Codebook) -> Array:
     return codebook.matrix.T.astype(np.float64)
 
 
-def _reweighted(log_p: Value, shift: Array) -> Value:
+def reweighted(log_p: Value, shift: Array) -> Value:
     """Return log-posteriors under other priors."""
     return (log_p + shift).log_softmax() if shift.any() else log_p
 

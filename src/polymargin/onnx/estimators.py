@@ -30,7 +30,7 @@ from polymargin.estimators import (
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.onnx import densities
 from polymargin.onnx._graph import Array, Graph, Value
-from polymargin.onnx.decoders import _reweighted, decoder_scores
+from polymargin.onnx.decoders import decoder_scores, reweighted
 from polymargin.onnx.machines import expansion, machine_outputs
 
 __all__ = ["OLDEST_OPSET", "register"]
@@ -65,7 +65,7 @@ def pool(model: AutoKernelClassifier, x: Value) -> tuple[Value, Value]:
     for member, weight in zip(members[1:], model.weights_[1:], strict=True):
         logits = logits + member * float(weight)
     logits = logits + (1.0 - float(model.weights_.sum())) * model.log_prior_
-    log_p = _reweighted(logits.log_softmax(), model.prior_shift_)
+    log_p = reweighted(logits.log_softmax(), model.prior_shift_)
     return log_p.exp(), log_p
 
 

@@ -11,7 +11,7 @@ from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.pipeline import Pipeline
 
 from polymargin.decoders import Stack
-from polymargin.decoders.argmax import _ratio
+from polymargin.decoders.argmax import positive_ratio
 from polymargin.onnx._graph import Value
 from polymargin.onnx.machines import GraphOutputs
 
@@ -22,7 +22,7 @@ def stack(decoder: Stack, outputs: GraphOutputs) -> Value:
     """Return the log-probabilities of the second classifier, or its decision function, shape (n, K)."""
     features, estimator = outputs.margins, decoder.estimator_
     if decoder.scale == "norm":
-        features = features * _ratio(np.ones_like(outputs.norms), outputs.norms)
+        features = features * positive_ratio(np.ones_like(outputs.norms), outputs.norms)
     known = np.asarray(estimator.classes_)
     if decoder.probabilistic:
         values = _probabilities(estimator, features, outputs.norms.size)

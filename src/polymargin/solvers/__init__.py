@@ -1,1 +1,1 @@
-"""Solvers: numerical engines that know nothing of classes or estimators."""
+"""Solvers: mathematics on arrays, without estimators, codebooks or decoders."""

@@ -7,8 +7,8 @@ import numpy as np
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Coupling
 from polymargin.decoders._base import Array
-from polymargin.decoders._platt import Sigmoids, fit_sigmoids, newton_steps, rows_used
 from polymargin.outputs import Outputs
+from polymargin.solvers.platt import Sigmoids, fit_sigmoids, newton_steps, rows_used
 
 __all__ = ["PlainCoupling", "early_sigmoids"]
 

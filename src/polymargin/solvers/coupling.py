@@ -32,11 +32,11 @@ Array = NDArray[Any]
 CLIP = 1e-7
 #: Numbers in a block of rows; small enough for the caches.
 _BLOCK = 200_000
-_MAX_ITER = 200
+MAX_ITER = 200
 #: The gradient, per unit of weight, at which a row is done.
-_TOL = 1e-11
-#: The longest step in the logarithm of a probability, and the largest part of a probability that a step may take.
-_LONGEST, _FURTHEST = 5.0, 0.9
+TOL = 1e-11
+#: The longest step in the logarithm of a probability, and the largest part of a probability that a step may remove.
+LONGEST_STEP, LARGEST_CUT = 5.0, 0.9
 
 
 def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Array:
@@ -48,7 +48,7 @@ def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Arra
         r_ik, off the diagonal and with r_ik + r_ki = 1; or condensed, r_ik of the pairs i < k in the order (0, 1),
         (0, 2), …, (1, 2), …
     method : {"wlw2", "wlw1", "ht", "pkpd"}, default="wlw2"
-        The method, see `polymargin.decoders._coupling`.
+        The method, see `polymargin.solvers.coupling`.
     weights : ndarray of shape (K, K) or (K (K − 1)/2,), or None
         The q_ik of "ht", the number of rows of the two classes; None: all equal. The others have no weights.
 
@@ -176,10 +176,10 @@ def _hastie_tibshirani(r: Array, n_classes: int, weights: Array | None) -> Array
     theta = (np.log(r) - np.log1p(-r)) @ differences.T / n_classes
     active = np.arange(len(r))
     current = value(theta, r)
-    for _ in range(_MAX_ITER):
+    for _ in range(MAX_ITER):
         nu = expit(theta[active] @ differences)
         gradient = (q * (nu - r[active])) @ differences.T
-        moving = np.abs(gradient).max(axis=1) > _TOL
+        moving = np.abs(gradient).max(axis=1) > TOL
         if not moving.any():
             break
         active, nu, gradient = active[moving], nu[moving], gradient[moving]
@@ -277,7 +277,7 @@ def bradley_terry(r: Array, matrix: Array, weights: Array | None = None, prior: 
         unfinished += left
     if unfinished:
         warnings.warn(
-            f"the class probabilities of {unfinished} of {len(r)} rows still moved after {_MAX_ITER} steps",
+            f"the class probabilities of {unfinished} of {len(r)} rows still moved after {MAX_ITER} steps",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -333,7 +333,7 @@ class _Sides:
         except np.linalg.LinAlgError:
             return np.full_like(p, np.nan)
         longest = np.abs(step).max(axis=1, keepdims=True)
-        step *= np.minimum(1.0, _LONGEST / np.maximum(longest, 1e-300))
+        step *= np.minimum(1.0, LONGEST_STEP / np.maximum(longest, 1e-300))
         return step
 
     def _newton_on_simplex(self, p: Array, r: Array, gradient: Array) -> Array:
@@ -355,13 +355,13 @@ class _Sides:
         free, along = solutions[..., 0], solutions[..., 1]
         u = along * ((p * free).sum(axis=1) / (p * along).sum(axis=1))[:, np.newaxis] - free
         furthest = np.maximum(-u.min(axis=1, keepdims=True), 1e-300)
-        return _floored(p * (1.0 + np.minimum(1.0, _FURTHEST / furthest) * u))
+        return _floored(p * (1.0 + np.minimum(1.0, LARGEST_CUT / furthest) * u))
 
     def solve(self, r: Array) -> tuple[Array, int]:
         """Return p of every row, and how many rows are not at a stationary point yet."""
         p = np.full((len(r), self.plus.shape[0]), 1.0 / self.plus.shape[0])
         active = np.arange(len(r))
-        for _ in range(_MAX_ITER):
+        for _ in range(MAX_ITER):
             q, s = p[active], r[active]
             up, down = self._pulls(q, s)
             gradient = down - up
@@ -376,7 +376,7 @@ class _Sides:
                 best[wins], values[wins] = trial[wins], reached[wins]
             p[active] = best
             # A row that was near enough has taken one more step, from there to what rounding allows.
-            active = active[np.abs(gradient).max(axis=1) > _TOL * self.weights.size]
+            active = active[np.abs(gradient).max(axis=1) > TOL * self.weights.size]
             if not active.size:
                 break
         return p, active.size

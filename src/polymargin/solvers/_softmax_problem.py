@@ -1,4 +1,4 @@
-"""The objective of `polymargin.decoders._softmax_fit`, its gradient, and its Newton steps."""
+"""The objective of `polymargin.solvers.softmax`, its gradient, and its Newton steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin.decoders._softmax_steps import NewtonSteps
+from polymargin.solvers._softmax_steps import NewtonSteps
 
 Array = NDArray[Any]
 
@@ -152,7 +152,7 @@ def _check(
     anchor: Array | None,
     scale_ridge: float,
 ) -> None:
-    """Refuse what is no problem."""
+    """Validate shapes, weights and ridges."""
     n = len(features)
     if targets.shape[0] != n or weights.shape != (n,):
         raise ValueError(f"{n} rows of features need as many targets and weights")

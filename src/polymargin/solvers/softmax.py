@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin.decoders._softmax_problem import Problem
+from polymargin.solvers._softmax_problem import Problem
 
 Array = NDArray[Any]
 

@@ -1,7 +1,7 @@
 """A softmax network with one hidden layer of M linear units: logits of rank M, on arrays.
 
 The hidden layer multiplies out, Z = X T U + c with T (d×M) and U (M×K), so it does nothing but bound the rank of
-B = T U. The ridge is on B: what is minimised is `polymargin.decoders._softmax_fit`'s objective over matrices of rank
+B = T U. The ridge is on B: what is minimised is `polymargin.solvers.softmax`'s objective over matrices of rank
 at most M. From M = K − 1 on the bound is idle, because a constant in all logits of a row does not matter.
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from polymargin.decoders._softmax_fit import SoftmaxFit, fit_softmax
+from polymargin.solvers.softmax import SoftmaxFit, fit_softmax
 
 Array = NDArray[Any]
 
