@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, chdtrc, fdtrc
+from scipy.special import chdtrc, fdtrc
 
 __all__ = [
     "TestResult",
@@ -185,10 +185,11 @@ def sign_test(wins: int, losses: int, *, alternative: Alternative = "two-sided")
     _check_alternative(alternative)
     if wins < 0 or losses < 0:
         raise ValueError(f"wins and losses are counts; they are {wins} and {losses}")
-    total = wins + losses
-    if alternative == "greater":
-        return TestResult(float(wins), float(bdtr(losses, total, 0.5)))
-    return TestResult(float(wins), min(1.0, 2.0 * float(bdtr(min(wins, losses), total, 0.5))))
+    if wins + losses == 0:
+        return TestResult(0.0, 1.0)
+    from scipy.stats import binomtest
+
+    return TestResult(float(wins), float(binomtest(wins, wins + losses, 0.5, alternative=alternative).pvalue))
 
 
 def wilcoxon_test(a: ArrayLike, b: ArrayLike, *, alternative: Alternative = "two-sided") -> TestResult:
