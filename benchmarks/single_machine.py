@@ -29,11 +29,11 @@ from polymargin.datasets import make_waveform  # noqa: E402
 from polymargin.solvers.single_machine import (  # noqa: E402
     Margins,
     Solution,
-    Status,
     required_margins,
     solve,
     solve_path,
 )
+from polymargin.solvers.status import Status  # noqa: E402
 
 KERNELS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "rbf": lambda X: rbf_kernel(X, gamma=1.0 / X.shape[1]),

@@ -24,7 +24,7 @@ import numpy as np  # noqa: E402
 from sklearn.svm import SVC  # noqa: E402
 
 from polymargin.datasets import load  # noqa: E402
-from polymargin.solvers.smo import Status  # noqa: E402
+from polymargin.solvers.status import Status  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from smo_pairs import solve_one_vs_one, solve_one_vs_one_path  # noqa: E402

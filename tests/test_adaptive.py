@@ -29,8 +29,8 @@ from polymargin.machines import TrainingRows, fit_svm_bank
 from polymargin.machines._hinge import SolverOptions
 from polymargin.machines.svm import SVMBank
 from polymargin.selection.folds import training_folds
-from polymargin.solvers.smo import Status
 from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies, solve_dichotomies_path
+from polymargin.solvers.status import Status
 
 
 def gaussians(n_classes, seed=0, spread=1.0, rows=12):

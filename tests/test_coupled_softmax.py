@@ -17,6 +17,7 @@ from polymargin.dealing import Deal
 from polymargin.decoders import Bayes, CoupledSoftmax, Coupling
 from polymargin.decoders.coupled_softmax import RIDGES, default_ridge
 from polymargin.outputs import Nested, Outputs
+from polymargin.solvers.status import Status
 from polymargin.solvers.tempering import contaminated, contamination, temper, tempered
 
 BOOKS = {
@@ -419,7 +420,7 @@ def test_fifty_classes(coding):
     X = centres[y] + random.normal(size=(150, 4))
     new = centres + random.normal(size=(50, 4))
     model = LSSVMClassifier(C=10.0, kernel="rbf", gamma=0.05, coding=coding).fit(X, y)
-    assert model.decoder_.fit_.status != "max_iter"
+    assert model.decoder_.fit_.status is not Status.ITERATION_LIMIT
     p = model.predict_proba(new)
     assert np.isfinite(model.predict_log_proba(new)).all()
     assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)

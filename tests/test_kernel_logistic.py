@@ -23,11 +23,11 @@ from polymargin.estimators import kernel_logistic as estimator_module
 from polymargin.selection import log_loss as selection
 from polymargin.solvers.kernel_logistic import (
     Observations,
-    Status,
     fit_and_leave_one_out,
     fit_kernel_logistic,
     leave_one_out_logits,
 )
+from polymargin.solvers.status import Status
 
 X, Y = blobs(n=60, K=3, d=2, seed=1, spread=1.5)
 X_NEW = blobs(n=40, K=3, d=2, seed=2, spread=2.0)[0]

@@ -18,7 +18,8 @@ from polymargin.solvers import _single_machine_kernels, single_machine
 from polymargin.solvers._single_machine_graph import circulation, max_mean_cycle, potentials
 from polymargin.solvers._single_machine_interior import InteriorPoint
 from polymargin.solvers._smo_kernels import HUGE
-from polymargin.solvers.single_machine import Margins, Solution, Status, required_margins, solve, solve_path
+from polymargin.solvers.single_machine import Margins, Solution, required_margins, solve, solve_path
+from polymargin.solvers.status import Status
 
 # ------------------------------------------------------------------------------------------------ data
 

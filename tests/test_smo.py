@@ -15,10 +15,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from polymargin.solvers._smo_rows import load_row
-from polymargin.solvers.smo import DenseGram, LazyGram, Solution, Status, solve, solve_path
+from polymargin.solvers.smo import DenseGram, LazyGram, Solution, solve, solve_path
 from polymargin.solvers.smo_dichotomies import Dichotomy, _plan, solve_dichotomies, solve_dichotomies_path
 from polymargin.solvers.smo_expansion import Expansion
 from polymargin.solvers.smo_gram import RowPool, SharedGram
+from polymargin.solvers.status import Status
 from smo_pairs import one_vs_one, solve_one_vs_one, solve_one_vs_one_path
 
 # ------------------------------------------------------------------------------------------------ data

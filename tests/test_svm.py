@@ -24,8 +24,7 @@ from polymargin.machines import TrainingRows, _hinge, fit_svm_bank
 from polymargin.machines._hinge import SolverOptions
 from polymargin.selection import cross_validate_svm
 from polymargin.selection.folds import training_folds
-from polymargin.solvers._status import default_step_limit
-from polymargin.solvers.smo import Status
+from polymargin.solvers.status import Status, default_step_limit
 
 TIGHT = 1e-6
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import log_softmax
 
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
 from polymargin.outputs import Outputs
+from polymargin.solvers.softmax import log_softmax
 
 
 class PlainSoftmax(ProbabilisticDecoder):
@@ -57,7 +57,7 @@ class PlainSoftmax(ProbabilisticDecoder):
             scores = outputs.margins @ matrix.T.astype(np.float64)
         else:
             scores = outputs.margins[:, (matrix == 1).argmax(axis=1)]
-        return reweighted(log_softmax(scores, axis=1), self.shift_)
+        return reweighted(log_softmax(scores), self.shift_)
 
 
 def _one_output_per_class(codebook: Codebook) -> bool:

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
 from polymargin.outputs import Outputs
+from polymargin.solvers.parabola import vertex
 from polymargin.solvers.softmax import (
     SoftmaxFit,
     few_features,
@@ -20,6 +21,7 @@ from polymargin.solvers.softmax import (
     smooth_targets,
 )
 from polymargin.solvers.softmax_hidden import fit_hidden, train_epochs
+from polymargin.solvers.status import Status
 
 #: The ridges that are looked at, on standardised outputs: from the first one downhill, step by step.
 _FIRST_RIDGE, _RIDGE_STEP, _RIDGE_STEPS_EITHER_WAY = 1.0, 10.0, 3
@@ -76,8 +78,8 @@ class Softmax(ProbabilisticDecoder):
         The ridge, given or chosen.
     ridge_path_ : dict of float to float, or None
         The cross-validated log-loss of every ridge that was looked at; None if the ridge was given.
-    status_ : {"converged", "stalled", "max_iter"}
-        How training ended; "stalled" is as far as rounding allows.
+    status_ : {"converged", "no_progress", "iteration_limit"}
+        How training ended; "no_progress" is as far as rounding allows.
     gradient_norm_ : float
         The largest entry of the gradient per unit of sample weight, on standardised outputs.
     prior_shift_ : ndarray of shape (K,)
@@ -168,8 +170,8 @@ class Softmax(ProbabilisticDecoder):
         if self.hidden_ is not None:
             self.hidden_ = (self.hidden_ if back is None else self.hidden_ @ back.T) / spread
         self.intercept_ = fit.intercept - self.beta_ @ mean
-        self.status_, self.gradient_norm_ = fit.status, fit.gradient_norm
-        if self.epochs is None and fit.status == "max_iter":
+        self.status_, self.gradient_norm_ = fit.status.name.lower(), fit.gradient_norm
+        if self.epochs is None and fit.status is Status.ITERATION_LIMIT:
             warnings.warn(
                 f"the softmax is not trained to the end after {self.max_iter} iterations; give it a larger ridge or "
                 "smoothing, or a larger max_iter",
@@ -264,9 +266,8 @@ def _lowest(best: float, path: dict[float, float]) -> float:
     place = ridges.index(best)
     if not 0 < place < len(ridges) - 1:
         return best
-    below, middle, above = (path[ridge] for ridge in ridges[place - 1 : place + 2])
-    bend = below - 2.0 * middle + above
-    return float(best * _RIDGE_STEP ** (0.5 * (below - above) / bend)) if bend > 0.0 else best
+    around = ridges[place - 1 : place + 2]
+    return float(np.exp(vertex(np.log(around), np.array([path[ridge] for ridge in around]))))
 
 
 def _moments(margins: Array, weights: Array) -> tuple[Array, Array]:

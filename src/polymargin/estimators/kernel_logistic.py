@@ -23,11 +23,11 @@ from polymargin.selection import log_loss
 from polymargin.solvers.kernel_logistic import (
     Observations,
     Solution,
-    Status,
     fit_kernel_logistic,
     leave_one_out_logits,
     matrices_needed,
 )
+from polymargin.solvers.status import Status
 
 Array = NDArray[Any]
 

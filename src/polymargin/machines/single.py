@@ -29,9 +29,10 @@ from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
 from polymargin.selection.folds import training_folds
 from polymargin.solvers import _single_machine_kernels
-from polymargin.solvers.single_machine import Solution, Status, required_margins, solve
+from polymargin.solvers.single_machine import Solution, required_margins, solve
 from polymargin.solvers.smo_expansion import Block, Expansion
 from polymargin.solvers.smo_gram import DenseGram
+from polymargin.solvers.status import Status
 
 Array = NDArray[Any]
 

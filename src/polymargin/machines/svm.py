@@ -24,8 +24,9 @@ from polymargin.machines._rows import TrainingRows
 from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
 from polymargin.selection.folds import fold_numbers, training_folds
-from polymargin.solvers.smo import Solution, Status
+from polymargin.solvers.smo import Solution
 from polymargin.solvers.smo_expansion import Expansion
+from polymargin.solvers.status import Status
 
 Array = NDArray[Any]
 

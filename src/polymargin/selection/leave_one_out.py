@@ -29,6 +29,7 @@ from polymargin.selection.lattice import Choice, Pool
 from polymargin.selection.press import press, press_of_features
 from polymargin.selection.samples import RIDGE_LIMITS, Criterion, GroupedSamples, Part, Samples
 from polymargin.selection.settings import DEFAULT, SearchSettings
+from polymargin.solvers.parabola import curvature
 from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
@@ -253,21 +254,17 @@ class _Lattice:
             place = min(max(place, 1), path.log_ridges.size - 2)
             costs = np.einsum("rpl,pl->r", path.costs[place - 1 : place + 2], self.mask)
             if np.isfinite(costs).all():
-                of_ridge = _bend(path.log_ridges[place - 1 : place + 2], np.log(np.maximum(costs, 1e-300)))
+                of_ridge = curvature(
+                    path.log_ridges[place - 1 : place + 2], np.log(np.maximum(costs, 1e-300))
+                )
         of_gamma = _CURVATURE
         known = sorted(self.tried)
         place = next((n for n, octave in enumerate(known) if self.tried[octave] is choice), 0)
         if 0 < place < len(known) - 1:
             around = [self.tried[octave] for octave in known[place - 1 : place + 2]]
             values = np.log([max(-each.score, 1e-300) for each in around])
-            of_gamma = max(_bend(np.log([each.gamma for each in around]), values), _CURVATURE)
+            of_gamma = max(curvature(np.log([each.gamma for each in around]), values), _CURVATURE)
         return min(of_gamma, 1.0), float(np.clip(of_ridge, *_CURVATURES))
-
-
-def _bend(places: Array, values: Array) -> float:
-    """Return the second derivative of the parabola through three points."""
-    slopes = np.diff(values) / np.diff(places)
-    return float(2.0 * (slopes[1] - slopes[0]) / (places[2] - places[0]))
 
 
 def _telling(

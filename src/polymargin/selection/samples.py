@@ -16,6 +16,7 @@ from polymargin.kernels import Kernel
 from polymargin.selection.lattice import log_grid
 from polymargin.selection.press import CANCELLED
 from polymargin.solvers.leave_out import LeftOut
+from polymargin.solvers.parabola import vertex
 from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
@@ -118,7 +119,9 @@ class Samples:
         best = int(np.argmin(costs))
         if not 0 < best < grid.size - 1:
             return float(np.exp(grid[best])), float(costs[best])
-        return float(np.exp(_lowest(grid, costs, best))), float(costs[best])
+        around = slice(best - 1, best + 2)
+        lowest = vertex(grid[around], np.log(np.maximum(costs[around], 1e-300)))
+        return float(np.exp(lowest)), float(costs[best])
 
     def _limits(self, lifts: Array, magnitudes: Array) -> tuple[float, float]:
         """Return the logarithms of the least and the largest ridge to consider."""
@@ -324,14 +327,6 @@ class _Stack:
             return self._targets[:, :, np.newaxis, :] - solution, 1.0 - diagonal - bias
         diagonal -= bias / (spectra.lifts[:, np.newaxis] + ridges)[:, np.newaxis, :]
         return ridges[:, np.newaxis] * solution, ridges * diagonal
-
-
-def _lowest(grid: Array, costs: Array, best: int) -> float:
-    """Return where the parabola through the logarithms of the best cost and its neighbours is lowest."""
-    below, middle, above = np.log(np.maximum(costs[best - 1 : best + 2], 1e-300))
-    bend = below - 2.0 * middle + above
-    shift = 0.5 * (below - above) / bend if bend > 0.0 and np.isfinite(bend) else 0.0
-    return float(grid[best] + shift * (grid[1] - grid[0]))
 
 
 def _check_finite(values: Array) -> None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from polymargin.solvers._kernel_logistic_hessian import Hessian
+from polymargin.solvers.line_search import backtrack_rows
 
 Array = NDArray[Any]
 
@@ -209,22 +210,29 @@ class _WithoutParts:
             return delta
         u, value = np.zeros_like(step), self._objective(np.zeros_like(step), pull, weight)
         for _ in range(_STEPS):
-            for _ in range(_HALVINGS):
-                reached = self._objective(u + step, pull, weight)
-                worse = reached > value + _ROUNDING * np.abs(value)
-                if not worse.any():
-                    break
-                step[worse] *= 0.5
-            step[worse] = 0.0
-            u, value = u + step, np.where(worse, value, reached)
+            lengths, value = self._lengths(u, step, value, pull, weight)
+            u = u + lengths[:, np.newaxis, np.newaxis] * step
             delta = self._spread(u)
             f = self.logits + delta
             rest = self._bent(delta) + self.left - weight * softmax(f, axis=2) - pull - u
             unsolved = np.abs(rest).max(axis=(1, 2)) > _TOL * np.maximum(weight.max(axis=(1, 2)), 1.0)
-            if not (unsolved & ~worse).any():
+            if not (unsolved & (lengths > 0.0)).any():
                 break
             step = self._step(rest, weight, f)
         return delta
+
+    def _lengths(
+        self, u: Array, step: Array, value: Array, pull: Array, weight: Array
+    ) -> tuple[Array, Array]:
+        """Return how far to go along the steps, and the objectives there; none may rise beyond rounding."""
+        lengths = np.zeros(len(u))
+
+        def along(length: float, rows: Array) -> Array:
+            lengths[rows] = length
+            return self._objective(u + lengths[:, np.newaxis, np.newaxis] * step, pull, weight)[rows]
+
+        slack = _ROUNDING * np.abs(value)
+        return backtrack_rows(along, value, np.zeros_like(value), slack=slack, trials=_HALVINGS)
 
     def _step(self, rest: Array, weight: Array, f: Array) -> Array:
         """Return Newton's step in u from the gradient's remainder at the logits f."""

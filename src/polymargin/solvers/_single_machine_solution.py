@@ -8,26 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polymargin.solvers._status import Outcome
+from polymargin.solvers.status import Status
 
 Array = NDArray[np.float64]
-
-
-class Status(Outcome):
-    """How a run ended; the value is advice to the user."""
-
-    CONVERGED = "converged: the relative duality gap is below tol"
-    ITERATION_LIMIT = (
-        "stopped by max_iter before tol was reached: raise max_iter, lower C, or scale the features"
-    )
-    STEP_LIMIT = (
-        "stopped by the default limit of steps before tol was reached: scale the features, lower C, raise tol, or set "
-        "max_iter to allow more steps"
-    )
-    NO_PROGRESS = (
-        "stopped because rounding leaves no better step: raise tol, lower C, or scale the features; "
-        "check that the Gram matrix is positive semidefinite"
-    )
 
 
 class Margins(NamedTuple):

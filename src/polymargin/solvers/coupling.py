@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
+
+from polymargin.solvers.line_search import backtrack_rows, rounding_of
 
 Array = NDArray[Any]
 
@@ -187,41 +189,22 @@ def _hastie_tibshirani(r: Array, n_classes: int, weights: Array | None) -> Array
         hessian = 1.0 / n_classes**2 - bends  # the constant in θ does not matter
         hessian[:, diagonal, diagonal] += bends.sum(axis=2)
         step = -np.linalg.solve(hessian, gradient[..., np.newaxis])[..., 0]
-        end, reached, improved = _shortened(value, theta[active], step, gradient, current[active], r[active])
-        theta[active], current[active] = end, reached
-        active = active[improved]
+        lengths, current[active] = backtrack_rows(
+            partial(_along, value, theta[active], step, r[active]),
+            current[active],
+            np.einsum("ij,ij->i", gradient, step),
+            slack=rounding_of(current[active]),
+        )
+        theta[active] += lengths[:, np.newaxis] * step
+        active = active[lengths > 0.0]
     return np.exp(theta - logsumexp(theta, axis=1, keepdims=True))
 
 
-def _shortened(
-    value: Callable[[Array, Array], Array],
-    start: Array,
-    step: Array,
-    gradient: Array,
-    current: Array,
-    r: Array,
-) -> tuple[Array, Array, Array]:
-    """Return, row by row, the first of start + step, start + step/2, … that gains, its value, and whether there is one.
-
-    A gain may be smaller than the rounding of the values: near the minimum the full step is as good as any.
-    """
-    end, reached = start.copy(), current.copy()
-    promise = np.einsum("ij,ij->i", gradient, step)
-    slack = 4.0 * np.finfo(np.float64).eps * (1.0 + np.abs(current))
-    rows = np.arange(len(start))
-    improved = np.zeros(len(start), dtype=bool)
-    length = 1.0
-    for _ in range(30):
-        trial = start[rows] + length * step[rows]
-        values = value(trial, r[rows])
-        good = values <= current[rows] + 1e-4 * length * promise[rows] + slack[rows]
-        taken = rows[good]
-        end[taken], reached[taken], improved[taken] = trial[good], values[good], True
-        rows = rows[~good]
-        if not rows.size:
-            break
-        length *= 0.5
-    return end, reached, improved
+def _along(
+    value: Callable[[Array, Array], Array], start: Array, step: Array, r: Array, length: float, rows: Array
+) -> Array:
+    """Return the values of some rows at start + length · step."""
+    return value(start[rows] + length * step[rows], r[rows])
 
 
 #: The methods for pairs; "ht" takes weights too.
@@ -372,7 +355,7 @@ class _Sides:
             in_theta = _floored(q * np.exp(self._newton(q, s, gradient)))
             for trial in (self._newton_on_simplex(q, s, gradient), in_theta):
                 reached = self.value(trial, s)
-                wins = reached <= values + 4.0 * np.finfo(np.float64).eps * (1.0 + np.abs(values))
+                wins = reached <= values + rounding_of(values)
                 best[wins], values[wins] = trial[wins], reached[wins]
             p[active] = best
             # A row that was near enough has taken one more step, from there to what rounding allows.

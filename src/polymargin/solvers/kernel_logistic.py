@@ -20,9 +20,8 @@ which changes the objective by a constant. `Observations` says which rows a cell
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -32,21 +31,20 @@ from scipy.special import softmax
 
 from polymargin.solvers._kernel_logistic_cavity import Observations, left_out_logits
 from polymargin.solvers._kernel_logistic_hessian import INDEFINITE, Hessian, factored
+from polymargin.solvers.line_search import backtrack
+from polymargin.solvers.status import Status
 
 Array = NDArray[Any]
 
 __all__ = [
     "Observations",
     "Solution",
-    "Status",
     "fit_and_leave_one_out",
     "fit_kernel_logistic",
     "leave_one_out_logits",
     "matrices_needed",
 ]
 
-#: A step is halved at most so often, until the objective falls by this share of what its slope promises.
-_HALVINGS, _SHARE = 40, 1e-4
 #: What rounding may add to the objective, relatively.
 _ROUNDING = 1e-13
 #: An energy is clearly negative if it is, relatively, below minus this.
@@ -60,16 +58,6 @@ _CONTRACTION = 10.0
 _NEAR = 5e-3
 #: By this factor C rises to where Newton's method cannot begin.
 _LADDER = 100.0
-
-
-class Status(Enum):
-    """How a run ended; the value is advice to the user."""
-
-    CONVERGED = "converged: the gradient is below tol"
-    ITERATION_LIMIT = (
-        "stopped by max_iter before tol was reached: raise max_iter, lower C, or scale the features"
-    )
-    NO_PROGRESS = "stopped because rounding leaves no better step: raise tol, lower C, or scale the features"
 
 
 @dataclass(frozen=True)
@@ -273,7 +261,11 @@ def _newton(
             smooth_step = Q @ da
             slope = -float(np.vdot(rest, smooth_step)) - float(bias_gradient @ db)
             along = partial(_along, (f, smooth, a), (smooth_step + db, smooth_step, da), targets, weights)
-            length = _length(value, slope, along)
+            length = backtrack(along, value, slope, slack=_ROUNDING * abs(value))
+            if length < 1.0 and -slope <= _ROUNDING * abs(value):
+                length = (
+                    0.0  # where rounding hides what there is to gain, only a whole step is one of Newton's
+                )
             unseen = unseen + 1 if -slope <= _ROUNDING * value else 0
             if length == 0.0 or unseen > _UNSEEN_STEPS:
                 status = Status.NO_PROGRESS
@@ -285,17 +277,6 @@ def _newton(
         n_iter += 1
         # Computed anew, or the sum of many steps would gather rounding errors.
         smooth = Q @ a
-
-
-def _length(value: float, slope: float, objective: Callable[[float], float]) -> float:
-    """Return how far to go along a step: all the way, or half as often as need be; zero if it is no use."""
-    length = 1.0
-    for _ in range(_HALVINGS):
-        if objective(length) <= value + _SHARE * length * slope + _ROUNDING * abs(value):
-            # Where rounding hides what there is to gain, only a whole step is one of Newton's.
-            return length if length == 1.0 or -slope > _ROUNDING * abs(value) else 0.0
-        length *= 0.5
-    return 0.0
 
 
 def leave_one_out_logits(

@@ -5,11 +5,14 @@ Platt (2000) with the numerically safe form and the Newton method with backtrack
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from polymargin.solvers.line_search import backtrack_rows, rounding_of
 
 Array = NDArray[Any]
 
@@ -18,8 +21,6 @@ _MAX_ITER = 100
 _TOL = 1e-9
 #: Exponentials of what is larger overflow, or nearly so.
 _LARGEST_EXPONENT = 700.0
-#: A column that no step of this length improves is at its end.
-_SHORTEST = 1e-10
 
 
 @dataclass(frozen=True)
@@ -166,21 +167,40 @@ def newton_steps(
         g_a, g_b = gradient
         step = np.stack([h_ab * g_b - h_bb * g_a, h_ab * g_a - h_aa * g_b])
         step /= np.where(going, determinant, np.inf)
-        promise = g_a * step[0] + g_b * step[1]
-        before = value
-        # Near the minimum the gain is below the rounding of the loss: there the full step is as good as any.
-        enough = value + 4.0 * np.finfo(np.float64).eps * (1.0 + value)
-        length = np.ones(len(x))
-        while True:
-            trial = theta + length * step
-            value, gradient, tangent = evaluate(trial)
-            short = going & ~(value <= enough + 1e-4 * length * promise)
-            if not short.any():
-                break
-            length[short] *= 0.5
-            going &= length >= _SHORTEST
-            length[~going] = 0.0
-        theta = trial
+        trial = _Trial(evaluate, theta, step, going)
+        columns, before = trial.columns, value
+        slopes = g_a * step[0] + g_b * step[1]
+        lengths, _ = backtrack_rows(trial, value[columns], slopes[columns], slack=rounding_of(value[columns]))
+        going[columns] = lengths > 0.0
+        if not going[columns].all():
+            trial(0.0, np.flatnonzero(lengths == 0.0))
+        theta, (value, gradient, tangent) = trial.theta, trial.found
         if least_gain is not None:
             going &= before - value >= least_gain
     return theta, np.abs(gradient).max(axis=0)
+
+
+class _Trial:
+    """The losses of the columns that are going, along their steps; what was computed last is kept, for all columns.
+
+    All columns are computed at once, those that have found their length again with it: copying some of them would take
+    longer.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[Array], tuple[Array, Array, Array]],
+        start: Array,
+        step: Array,
+        going: Array,
+    ):
+        self._evaluate, self._start, self._step = evaluate, start, step
+        self._lengths = np.zeros(going.size)
+        self.columns = np.flatnonzero(going)
+
+    def __call__(self, length: float, rows: Array) -> Array:
+        searching = self.columns[rows]
+        self._lengths[searching] = length
+        self.theta = self._start + self._lengths * self._step
+        self.found = self._evaluate(self.theta)
+        return self.found[0][searching]

@@ -37,13 +37,12 @@ from polymargin.solvers._single_machine_newton import newton_on_face
 from polymargin.solvers._single_machine_solution import (
     Margins,
     Solution,
-    Status,
     relative_gap,
     required_margins,
 )
-from polymargin.solvers._status import default_step_limit
+from polymargin.solvers.status import Status, default_step_limit
 
-__all__ = ["Margins", "Solution", "Status", "required_margins", "solve", "solve_path"]
+__all__ = ["Margins", "Solution", "required_margins", "solve", "solve_path"]
 
 Array = NDArray[np.float64]
 
@@ -87,7 +86,7 @@ def solve(
     tol : float
         Largest relative duality gap.
     max_iter : int
-        Limit on cycle steps; −1 for `polymargin.solvers._status.default_step_limit`.
+        Limit on cycle steps; −1 for `polymargin.solvers.status.default_step_limit`.
     alpha0 : array of shape (n, K), optional
         Where to start, for instance the solution for other labels or another C. It is made feasible: clipped
         to the box, reduced where a class sends out more than it receives, and scaled to the best multiple.

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from polymargin.solvers import _smo_kernels as kernels
-from polymargin.solvers._status import Outcome, default_step_limit
 from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram, RowPool, restrict
+from polymargin.solvers.status import Status, default_step_limit
 
-__all__ = ["DenseGram", "LazyGram", "Solution", "Status", "solve", "solve_path"]
+__all__ = ["DenseGram", "LazyGram", "Solution", "solve", "solve_path"]
 
 Array = NDArray[np.float64]
 
@@ -43,21 +43,6 @@ _TAU = {4: 2.5e-7, 8: 1e-12}
 _STEPS_IN_NOISE = 10_000_000
 #: Rounds of steps without progress before giving up; float32 gives up soon, for float64 to take over.
 _PATIENCE = {4: 2, 8: 10}
-
-
-class Status(Outcome):
-    """How a run ended; the value is advice to the user."""
-
-    CONVERGED = "converged: the largest KKT violation is below tol"
-    ITERATION_LIMIT = "stopped by max_iter before tol was reached: raise max_iter, or scale the features"
-    STEP_LIMIT = (
-        "stopped by the default limit of steps before tol was reached: scale the features, lower C, raise tol, or set "
-        "max_iter to allow more steps"
-    )
-    NO_PROGRESS = (
-        "stopped because rounding leaves no better step: raise tol, lower C, or scale the features; "
-        "if K was given, check that it is positive semidefinite and in float64"
-    )
 
 
 @dataclass(frozen=True)
@@ -138,7 +123,7 @@ def solve(
     tol : float
         Largest KKT violation allowed, relative to nothing, as in LIBSVM.
     max_iter : int
-        Limit on SMO steps; −1 for `polymargin.solvers._status.default_step_limit`.
+        Limit on SMO steps; −1 for `polymargin.solvers.status.default_step_limit`.
     alpha0 : array of shape (n,), optional
         Where to start. It is clipped to the box, and the heavier side is scaled down if Σ s_i a_i ≠ 0.
     budget : int

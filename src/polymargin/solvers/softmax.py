@@ -13,18 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymargin.solvers._softmax_problem import Problem
+from polymargin.solvers.line_search import backtrack
+from polymargin.solvers.status import Status
 
 Array = NDArray[Any]
 
 #: What a line search must gain of what the gradient promises. A good Newton step gains one half; one that gains much
 #: less has run into saturated probabilities, from where the next would be wild.
-_ARMIJO = 0.2
+_SUFFICIENT = 0.2
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class SoftmaxFit:
         b.
     scale : float or None
         s, the scale of the anchor; None if there is no anchor.
-    status : {"converged", "stalled", "max_iter"}
-        "stalled": no step gains anything within rounding, though the gradient is above the tolerance.
+    status : Status
+        How the fit ended.
     gradient_norm : float
         The largest entry of the gradient, per unit of sample weight and in units of the features' root mean
         squares.
@@ -53,7 +55,7 @@ class SoftmaxFit:
     coef: Array
     intercept: Array
     scale: float | None
-    status: Literal["converged", "stalled", "max_iter"]
+    status: Status
     gradient_norm: float
     objective: float
     n_iter: int
@@ -61,7 +63,7 @@ class SoftmaxFit:
     @property
     def converged(self) -> bool:
         """Whether the gradient is as small as was asked for."""
-        return self.status == "converged"
+        return self.status is Status.CONVERGED
 
     def logits(self, features: Array, anchor: Array | None = None) -> Array:
         """Return s W + X B + b, shape (n, K)."""
@@ -87,7 +89,11 @@ def mean_fit(fits: Sequence[SoftmaxFit]) -> SoftmaxFit:
 
 
 def log_softmax(logits: Array) -> Array:
-    """Return the logits less the logarithm of the sum of their exponentials, row by row."""
+    """Return the logits less the logarithm of the sum of their exponentials, row by row.
+
+    `scipy.special.log_softmax` has the same bits and takes 1.1 to 3.2 times as long, from 2000 rows of ten classes down
+    to a single row.
+    """
     shifted = logits - logits.max(axis=1, keepdims=True)
     shifted -= np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return shifted
@@ -207,38 +213,42 @@ def _newton(problem: Problem, theta: Array, tol: float, max_iter: int) -> Softma
     value = loss + problem.penalty(theta)
     gradient = problem.gradient(theta, P)
     norm = problem.measure(gradient)
-    status: Literal["converged", "stalled", "max_iter"] = "max_iter"
+    status = Status.ITERATION_LIMIT
     iteration = 0
     while True:
         if norm <= tol:
-            status = "converged"
+            status = Status.CONVERGED
             break
         if iteration == max_iter:
             break
         iteration += 1
         step = problem.step(P, gradient, max(min(0.3, norm**0.5), 0.03 * tol / norm))
         along = problem.along(step)
-        slope = float(gradient @ step)
-        length, gained = 1.0, False
-        for _ in range(40):
-            candidate = theta + length * step
-            loss, trial_P = problem.loss(logits + length * along)
-            trial = loss + problem.penalty(candidate)
-            if trial <= value + _ARMIJO * length * slope:
-                gained = True
-                break
-            length *= 0.5
-        if not gained:
+        trial = _Trial(problem, theta, step, logits, along)
+        length = backtrack(trial, value, float(gradient @ step), sufficient=_SUFFICIENT)
+        if length == 0.0:
             # Near the minimum the gain is below the rounding of the value: trust the gradient instead.
-            candidate = theta + step
-            loss, trial_P = problem.loss(logits + along)
-            trial = loss + problem.penalty(candidate)
-            if problem.measure(problem.gradient(candidate, trial_P)) >= 0.9 * norm:
-                status = "stalled"
-                break
             length = 1.0
-        theta, P, value = candidate, trial_P, trial
+            trial(length)
+            if problem.measure(problem.gradient(trial.theta, trial.P)) >= 0.9 * norm:
+                status = Status.NO_PROGRESS
+                break
+        theta, P, value = trial.theta, trial.P, trial.value
         logits = logits + length * along
         gradient = problem.gradient(theta, P)
         norm = problem.measure(gradient)
     return SoftmaxFit(*problem.unpack(theta), status, norm, value, iteration)
+
+
+class _Trial:
+    """The objective along a step; the point, probabilities and value that were computed last are kept."""
+
+    def __init__(self, problem: Problem, start: Array, step: Array, logits: Array, along: Array):
+        self._problem, self._start, self._step = problem, start, step
+        self._logits, self._along = logits, along
+
+    def __call__(self, length: float) -> float:
+        self.theta = self._start + length * self._step
+        loss, self.P = self._problem.loss(self._logits + length * self._along)
+        self.value = loss + self._problem.penalty(self.theta)
+        return self.value

@@ -8,7 +8,7 @@ at most M. From M = K − 1 on the bound is idle, because a constant in all logi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from polymargin.solvers.softmax import SoftmaxFit, fit_softmax
+from polymargin.solvers.status import Status
 
 Array = NDArray[Any]
 
@@ -157,8 +158,8 @@ class _Network:
         """Return what `scipy.optimize.minimize` found."""
         T, U, c = self.unpack(found.x)
         norm = float(np.abs(found.jac).max())
-        status: Literal["converged", "stalled", "max_iter"] = "converged"
+        status = Status.CONVERGED
         if norm > tol:
-            status = "max_iter" if found.status == 1 else "stalled"
+            status = Status.ITERATION_LIMIT if found.status == 1 else Status.NO_PROGRESS
         value = float(found.fun * self.total)
         return HiddenFit(T, U, SoftmaxFit(T @ U, c, None, status, norm, value, int(found.nit)))

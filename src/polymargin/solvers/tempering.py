@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
+from scipy.optimize import brentq
+
+from polymargin.solvers.softmax import log_softmax
 
 Array = NDArray[Any]
 
-_STEPS = 50
+#: The precision of u, and of log ε.
+_TOL = 1e-13
 #: What is added to the log-likelihood of a contamination ε: so many rows' worth of log ε. On 39 development sets the
 #: mean log-loss is the same, to 0.2 %, for half a row, a tenth and none.
 PSEUDO_ROWS = 0.1
@@ -29,11 +32,11 @@ def tempered(log_p: Array, log_prior: Array, u: float) -> Array:
     >>> np.exp(tempered(log_p, log_prior, 0.5)).round(2)
     array([[0.75, 0.25]])
     """
-    return log_softmax(u * (log_p - log_prior) + log_prior, axis=1)
+    return log_softmax(u * (log_p - log_prior) + log_prior)
 
 
 def temper(log_p: Array, log_prior: Array, class_index: Array, weights: Array) -> float:
-    """Return the u in [0, 1] of least log-loss, by Newton's method.
+    """Return the u in [0, 1] of least log-loss, by Brent's method.
 
     Parameters
     ----------
@@ -56,27 +59,15 @@ def temper(log_p: Array, log_prior: Array, class_index: Array, weights: Array) -
     evidence = log_p - log_prior
     own = evidence[np.arange(class_index.size), class_index]
 
-    def slopes(u: float) -> tuple[float, float]:
-        p = np.exp(log_softmax(u * evidence + log_prior, axis=1))
-        mean = np.einsum("nk,nk->n", p, evidence)
-        square = np.einsum("nk,nk->n", p, np.square(evidence))
-        return float(weights @ (mean - own)), float(weights @ (square - np.square(mean)))
+    def slope(u: float) -> float:
+        p = np.exp(log_softmax(u * evidence + log_prior))
+        return float(weights @ (np.einsum("nk,nk->n", p, evidence) - own))
 
-    low, high = 0.0, 1.0
-    if slopes(high)[0] <= 0.0:
-        return high
-    if slopes(low)[0] >= 0.0:
-        return low
-    u = 0.5
-    for _ in range(_STEPS):
-        slope, bend = slopes(u)
-        low, high = (u, high) if slope < 0.0 else (low, u)
-        step = u - slope / bend if bend > 0.0 else 0.5 * (low + high)
-        new = step if low < step < high else 0.5 * (low + high)
-        if abs(new - u) < 1e-12:
-            break
-        u = new
-    return u
+    if slope(1.0) <= 0.0:
+        return 1.0
+    if slope(0.0) >= 0.0:
+        return 0.0
+    return float(brentq(slope, 0.0, 1.0, xtol=_TOL))
 
 
 def contaminated(log_p: Array, log_prior: Array, share: float) -> Array:
@@ -122,7 +113,8 @@ def contamination(log_p: Array, log_prior: Array, class_index: Array, weights: A
     low, high = 1e-9, 0.5
     if slope(high) >= 0.0:
         return high
-    for _ in range(60):
-        middle = np.sqrt(low * high)
-        low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)
-    return float(np.sqrt(low * high))
+    if slope(low) <= 0.0:
+        return low
+    return float(
+        np.exp(brentq(lambda log_share: slope(np.exp(log_share)), np.log(low), np.log(high), xtol=_TOL))
+    )

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin.solvers.status import Status
+
 __all__ = ["BINARY", "ONE_VS_ALL", "SINGLE", "Limits", "Trained", "predict", "train_path"]
 
 Array = NDArray[np.float64]
@@ -106,7 +108,7 @@ def _binary(
     What SMO has not solved within its limit goes to the solver of the single machine, which has Newton steps:
     two classes with the margins 2|y| and the boxes C/|y| are the same problem, and F₁ − F₀ = 2f.
     """
-    from polymargin.solvers import single_machine, smo
+    from polymargin.solvers import single_machine
     from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies_path
 
     used = np.flatnonzero(y)
@@ -121,7 +123,7 @@ def _binary(
         costs, solve_dichotomies_path(gram, [problem], costs, tol=tol, max_iter=limit), strict=True
     ):
         coefficients, intercept, capped = solution.coefficients, solution.intercept, False
-        if solution.status is not smo.Status.CONVERGED:
+        if solution.status is not Status.CONVERGED:
             part = np.ascontiguousarray(gram[np.ix_(used, used)]) if part is None else part
             start, required = np.zeros((used.size, 2)), np.zeros((used.size, 2))
             start[np.arange(used.size), 1 - positive] = solution.alpha
@@ -136,7 +138,7 @@ def _binary(
                 sample_weight=1.0 / size,
             )
             coefficients, intercept = again.beta[:, 1], 0.5 * float(again.biases[1] - again.biases[0])
-            capped = again.status is not single_machine.Status.CONVERGED
+            capped = again.status is not Status.CONVERGED
         spread = np.zeros(y.size)
         spread[used] = coefficients
         path.append((spread, intercept, capped))
@@ -147,7 +149,7 @@ def _single(
     gram: Array, P: Array, z: NDArray[np.intp], costs: Sequence[float], tol: float, limits: Limits
 ) -> list[Trained]:
     """Solve eqs. (12)–(13); once no α is at its bound, a larger C changes nothing and nothing is solved."""
-    from polymargin.solvers.single_machine import Solution, Status, required_margins, solve
+    from polymargin.solvers.single_machine import Solution, required_margins, solve
 
     margins = required_margins(P, z)
     limit = int(limits.cycles * P.shape[0] * (P.shape[1] - 1))
