@@ -36,6 +36,14 @@ class Decoder(BaseEstimator):
 
     codebook_: Codebook
 
+    @property
+    def learns_probabilities(self) -> bool:
+        """Whether it learns probabilities from margins alone, so that it can be cross-fitted on honest outputs.
+
+        There are no honest variances: those of a row are computed with the row in the training set.
+        """
+        return self.probabilistic and self.learns and not self.needs_variances
+
     def fit(
         self,
         codebook: Codebook,

@@ -87,8 +87,7 @@ class Plan:
 
 def _comparable(decoder: Decoder) -> bool:
     """Tell whether the decoder learns probabilities from honest outputs, so that candidates are compared by them."""
-    learned = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
-    return learned and not decoder.needs_variances and not decoder.in_sample
+    return decoder.learns_probabilities and not decoder.in_sample
 
 
 @dataclass(frozen=True)

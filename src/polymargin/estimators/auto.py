@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
-from polymargin.decoders import ProbabilisticDecoder
 from polymargin.decoders._base import FOLDS, prior_shift, reweighted
 from polymargin.estimators._base import ProbabilisticMixin
 from polymargin.estimators._choice import decoder_rows
@@ -283,9 +282,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         for member in members:
             if not isinstance(member, LSSVMClassifier):
                 raise TypeError(f"members must be LSSVMClassifier objects, not {member!r}")
-            decoder = member._resolved_decoder()
-            learned = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
-            if not learned or decoder.needs_variances:
+            if not member._resolved_decoder().learns_probabilities:
                 raise ValueError(
                     f"a pool needs members whose decoding is learned and gives probabilities, such as "
                     f'"coupled-softmax", "softmax" or "coupling"; not {member.decoding!r}'

@@ -363,9 +363,7 @@ default="one-vs-one"
         return -float(data.weights @ (labels * log_p).sum(axis=1) / data.weights.sum())
 
     def _honest_log_proba(self) -> Array:
-        decoder = self._resolved_decoder()
-        learns = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
-        if not learns or decoder.needs_variances:  # nobody has honest variances
+        if not self._resolved_decoder().learns_probabilities:
             raise AttributeError(f"decoding={self.decoding!r} learns no probabilities from honest outputs")
         soft_labels, log_p = self.bank_.data.soft_labels, self._honest()[1]
         if soft_labels is None:

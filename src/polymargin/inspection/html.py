@@ -157,8 +157,7 @@ def _quality(estimator: Any) -> Iterator[tuple[str, str]]:
     if found is not None and len(found.best_score) == 1:
         yield "cross-validated accuracy", f"{found.best_score[0]:.1%}"
     if _waiting(estimator):
-        decoder = estimator.decoder_
-        if not (decoder.probabilistic and decoder.learns) or decoder.needs_variances:
+        if not estimator.decoder_.learns_probabilities:
             return
         if estimator.support_.size * estimator.codebook_.n_columns > _CHEAP:
             yield "leave-one-out log-loss", "computed when asked for: loo_log_loss_"

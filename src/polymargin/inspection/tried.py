@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.decoders import ProbabilisticDecoder
-
 
 @dataclass(frozen=True)
 class Tried:
@@ -79,8 +77,7 @@ def _tried(estimator: Any) -> Tried | None:
         row["C"], row["chosen"] = _one_or_range(row["C"]), bool(row["chosen"])
         row["gamma"] = _one_or_range(row["gamma"]) if estimator.kernel_.tunable else None
     decoder, n_rows = estimator.decoder_, int(table["n_rows"][0])
-    learned = isinstance(decoder, ProbabilisticDecoder) and decoder.probabilistic and decoder.learns
-    by_log_loss = learned and not decoder.needs_variances and not decoder.in_sample
+    by_log_loss = decoder.learns_probabilities and not decoder.in_sample
     return Tried(
         f"{estimator.kernel_.name}, {estimator.coding if isinstance(estimator.coding, str) else 'own coding'}",
         "cross-fitted log-loss" if by_log_loss else "mean squared leave-one-out error",
