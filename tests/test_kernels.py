@@ -30,6 +30,7 @@ from polymargin.kernels import (
     Precomputed,
     resolve_kernel,
 )
+from polymargin.solvers.smo_gram import LazyGram
 
 KERNELS = {
     "linear": (Linear(), {"kind": "linear"}, 1.0),
@@ -151,6 +152,48 @@ def test_no_temporary_of_rows_by_rows_by_features(name):
     # Four matrices of 800×800 (five, where the base has two numbers) and two copies of X; one of 800×800×200 would be
     # 1 GB.
     assert peak < (5 if name == "blend" else 4) * 8 * 800**2 + 2 * 8 * 800 * 200
+
+
+PARTS = {
+    "products": lambda X, Z: X @ Z.T,
+    "squared distances": lambda X, Z: ((X[:, None] - Z) ** 2).sum(axis=2),
+    "city-block distances": lambda X, Z: np.abs(X[:, None] - Z).sum(axis=2),
+}
+
+
+@every_kernel
+def test_the_declared_formula_is_the_kernel(name):
+    kernel, _, gamma = KERNELS[name]
+    X, Z = rows(9), rows(5, seed=1)
+    parts = [PARTS[part](X, Z) for part in kernel.parts]
+    np.testing.assert_allclose(kernel.formula(parts, gamma, np.exp), kernel.gram(X, Z, gamma), rtol=1e-12)
+
+
+@every_kernel
+def test_the_declared_smo_form_is_the_kernel(name):
+    kernel, _, gamma = KERNELS[name]
+    arguments = kernel.smo_arguments()
+    assert (arguments is None) == (name == "blend")
+    if arguments is not None:
+        X = rows(9)
+        lazy = LazyGram(X, gamma=gamma, dtype=np.float64, **arguments)
+        np.testing.assert_allclose(lazy.dense(), kernel.gram(X, gamma=gamma), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "kernel", [Precomputed(), FunctionKernel(np.add), Polynomial(2.5), Polynomial(2, centre=np.ones(4))]
+)
+def test_what_smo_cannot_compute_is_not_declared(kernel):
+    assert kernel.smo_arguments() is None
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(2, 0.7), Polynomial(3, 0.0)])
+def test_the_declared_terms_are_the_features(kernel):
+    X = rows(9, d=3)
+    features = kernel.features(X)
+    terms = kernel.feature_terms(3)
+    listed = [X] if terms is None else [np.prod((X / features.unit)[:, v], axis=1) * s for v, s in terms]
+    np.testing.assert_allclose(np.hstack(listed), features.values, rtol=1e-14)
 
 
 def test_the_parts_of_a_blend_have_the_same_width():

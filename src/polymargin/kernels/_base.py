@@ -8,7 +8,7 @@ not depend on the kernel's parameter; the *map* turns it into kernel values for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +36,11 @@ class Kernel(ABC):
     precomputed: ClassVar[bool] = False
     #: Whether the Gram matrix comes from outside and must be checked.
     untrusted: ClassVar[bool] = False
+    #: Which matrices between rows the kernel is a function of: "products", "squared distances", "city-block distances".
+    #: Empty where `formula` does not exist, and a model cannot be exported.
+    parts: ClassVar[tuple[str, ...]] = ()
+    #: What is subtracted from all rows before "products" are taken; None: nothing.
+    centre: Array | None = None
 
     @property
     def name(self) -> str:
@@ -170,6 +175,37 @@ class Kernel(ABC):
             The features, and their unit.
         """
         raise NotImplementedError(f"{self!r} has no list of features")
+
+    def feature_terms(self, d: int) -> list[tuple[Array, Array]] | None:
+        """Return how the features are computed from d columns; None where they are the columns themselves.
+
+        For every order of products: the columns that are multiplied, shape (order, m), and what each product is
+        multiplied by, shape (m,). The centre is subtracted from the columns first.
+        """
+        raise NotImplementedError(f"{self!r} has no list of features")
+
+    def formula(self, parts: Sequence[Any], gamma: float, exp: Callable[[Any], Any]) -> Any:
+        """Return the kernel values from the matrices that `parts` names, by arithmetic that any arrays understand.
+
+        `apply` is the same in NumPy, faster. This serves arrays that are no NumPy arrays, such as tensors of a graph.
+
+        Parameters
+        ----------
+        parts : sequence of arrays
+            A matrix for every one of `parts`.
+        gamma : float
+            The kernel's parameter.
+        exp : callable
+            The exponential function of such arrays.
+        """
+        raise NotImplementedError(f"{self!r} has no formula")
+
+    def smo_arguments(self) -> dict[str, Any] | None:
+        """Return the keyword arguments with which `polymargin.solvers.smo_gram.LazyGram` computes rows of this kernel.
+
+        None where it cannot. A subclass that is another function of two rows must say so here, and in `parts`.
+        """
+        return None
 
     def base_among(self, X: Any, rows: Array) -> Array:
         """Return the symmetric base matrix among some of the training rows, in double precision.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,6 +42,8 @@ class Blend(Kernel):
     >>> kernel.gram(np.array([[0.0]]), np.array([[0.0], [1.0]]), gamma=0.5).round(3)
     array([[1.   , 0.524]])
     """
+
+    parts = ("city-block distances", "squared distances")
 
     share: float = 0.3
     ratio: float = field(default=1.0, compare=False, repr=False)
@@ -91,6 +93,11 @@ class Blend(Kernel):
             return rough
 
         return in_strips(values, base)
+
+    def formula(self, parts: Sequence[Any], gamma: float, exp: Callable[[Any], Any]) -> Any:
+        """Return share exp(-gamma ratio |x - z|₁) + (1 - share) exp(-gamma |x - z|²)."""
+        rough, smooth = parts
+        return exp(-gamma * self.ratio * rough) * self.share + exp(-gamma * smooth) * (1.0 - self.share)
 
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
         """Return share e₁ exp(e₁) + (1 - share) e₂ exp(e₂), where e are the two exponents."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from polymargin.kernels._base import Array, Kernel, symmetric, weighted_moments
 @dataclass(frozen=True)
 class Laplacian(Kernel):
     """K(x, z) = exp(-gamma Σ_j |x_j - z_j|)."""
+
+    parts = ("city-block distances",)
 
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the city-block distances."""
@@ -45,6 +47,14 @@ class Laplacian(Kernel):
         """Return exp(-gamma base)."""
         exponent = -gamma * base
         return np.exp(exponent, out=exponent)
+
+    def formula(self, parts: Sequence[Any], gamma: float, exp: Callable[[Any], Any]) -> Any:
+        """Return exp(-gamma base)."""
+        return exp(-gamma * parts[0])
+
+    def smo_arguments(self) -> dict[str, Any]:
+        """Return the name."""
+        return {"kernel": "laplacian"}
 
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
         """Return -gamma base exp(-gamma base)."""

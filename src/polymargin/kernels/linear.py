@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ class Linear(Kernel):
     """K(x, z) = x·z."""
 
     tunable = False
+    parts = ("products",)
 
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the inner products."""
@@ -28,6 +30,17 @@ class Linear(Kernel):
     def apply(self, base: Array, gamma: float) -> Array:
         """Return a copy of the base: there is no parameter."""
         return base.copy()
+
+    def formula(self, parts: Sequence[Any], gamma: float, exp: Callable[[Any], Any]) -> Any:
+        """Return the inner products: there is no parameter."""
+        return parts[0]
+
+    def smo_arguments(self) -> dict[str, Any]:
+        """Return the name."""
+        return {"kernel": "linear"}
+
+    def feature_terms(self, d: int) -> None:
+        """Return None: the features are the columns."""
 
     def n_features(self, d: int) -> int:
         """Return d."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from polymargin.kernels._base import Array, Kernel, inner_products, squared_norms, weighted_moments
-from polymargin.kernels._features import Features, count_monomials, monomials
+from polymargin.kernels._features import Features, count_monomials, monomials, terms
 
 #: Of larger ones the monomials are not listed: their sizes would differ too much.
 _LARGEST_DEGREE, _LARGEST_COEF0 = 10, 1e6
@@ -39,6 +39,8 @@ class Polynomial(Kernel):
     >>> Polynomial(2).gram(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
     array([[144.]])
     """
+
+    parts = ("products",)
 
     degree: float = 3
     coef0: float = 1.0
@@ -87,6 +89,16 @@ class Polynomial(Kernel):
         inner += self.coef0
         return np.power(inner, self.degree, out=inner)
 
+    def formula(self, parts: Sequence[Any], gamma: float, exp: Callable[[Any], Any]) -> Any:
+        """Return (gamma base + coef0)^degree."""
+        return (gamma * parts[0] + float(self.coef0)) ** self.degree
+
+    def smo_arguments(self) -> dict[str, Any] | None:
+        """Return the name and the constants; None where the degree is not whole, or the kernel is centred."""
+        if self.centre is not None or not float(self.degree).is_integer() or self.degree < 1:
+            return None
+        return {"kernel": "poly", "coef0": self.coef0, "degree": self.degree}
+
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
         """Return degree gamma base (gamma base + coef0)^(degree - 1)."""
         inner = gamma * base
@@ -97,6 +109,10 @@ class Polynomial(Kernel):
         whole = 0 < self.degree <= _LARGEST_DEGREE and float(self.degree).is_integer()
         listed = whole and 0.0 <= self.coef0 <= _LARGEST_COEF0
         return count_monomials(d, int(self.degree), self.coef0) if listed else None
+
+    def feature_terms(self, d: int) -> list[tuple[Array, Array]]:
+        """Return the monomials of d columns."""
+        return list(terms(d, int(self.degree), self.coef0))
 
     def features(self, X: Any, unit: float | None = None) -> Features:
         """Return the monomials of every row."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from polymargin.kernels._base import Array, Kernel, inner_products, squared_norm
 @dataclass(frozen=True)
 class RBF(Kernel):
     """K(x, z) = exp(-gamma |x - z|²); the papers' σ² is 1 / gamma."""
+
+    parts = ("squared distances",)
 
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the squared Euclidean distances, never negative, zero on the diagonal when Z is None."""
@@ -68,6 +70,14 @@ class RBF(Kernel):
         """Return exp(-gamma base)."""
         exponent = -gamma * base
         return np.exp(exponent, out=exponent)
+
+    def formula(self, parts: Sequence[Any], gamma: float, exp: Callable[[Any], Any]) -> Any:
+        """Return exp(-gamma base)."""
+        return exp(-gamma * parts[0])
+
+    def smo_arguments(self) -> dict[str, Any]:
+        """Return the name."""
+        return {"kernel": "rbf"}
 
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
         """Return -gamma base exp(-gamma base)."""

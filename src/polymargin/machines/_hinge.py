@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from polymargin import _memory
 from polymargin._progress import Count, Progress, Step, logger
 from polymargin.codebooks import Codebook
-from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
+from polymargin.kernels import Kernel
 from polymargin.machines._gram import check_base
 from polymargin.machines._rows import TrainingRows
 from polymargin.machines._soft import SoftLabels
@@ -26,13 +26,6 @@ Array = NDArray[Any]
 
 #: Bytes for Gram matrices and cached Gram rows, if that much is free: beyond it rows are computed when needed.
 GRAM_BUDGET = 2 * _memory.GIB
-#: The kernels whose rows the solver can compute by itself.
-_LAZY: dict[type[Kernel], str] = {
-    Linear: "linear",
-    Polynomial: "poly",
-    RBF: "rbf",
-    Laplacian: "laplacian",
-}
 #: A soft label closer to zero than this is on neither side.
 _NO_SIDE = 1e-9
 #: Float32 holds largest kernel values in this range, with room for sums and differences.
@@ -176,9 +169,7 @@ class HingeRows:
 
 def lazy_kernel(kernel: Kernel, *rows: Any) -> bool:
     """Tell whether the solver can compute this kernel between these rows by itself."""
-    whole = float(getattr(kernel, "degree", 1)).is_integer() and getattr(kernel, "degree", 1) >= 1
-    centred = getattr(kernel, "centre", None) is not None
-    return type(kernel) in _LAZY and whole and not centred and all(isinstance(X, np.ndarray) for X in rows)
+    return kernel.smo_arguments() is not None and all(isinstance(X, np.ndarray) for X in rows)
 
 
 def lazy_gram(kernel: Kernel, X: Array, gamma: float, dtype: Any = None) -> LazyGram:
@@ -191,8 +182,9 @@ def lazy_gram(kernel: Kernel, X: Array, gamma: float, dtype: Any = None) -> Lazy
         )
     if dtype is None:
         dtype = np.float32 if _SINGLE[0] < largest < _SINGLE[1] else np.float64
-    constants = {name: getattr(kernel, name) for name in ("coef0", "degree") if hasattr(kernel, name)}
-    return LazyGram(X, _LAZY[type(kernel)], gamma=gamma, dtype=dtype, **constants)
+    arguments = kernel.smo_arguments()
+    assert arguments is not None
+    return LazyGram(X, gamma=gamma, dtype=dtype, **arguments)
 
 
 def dense_gram(kernel: Kernel, base: Array, gamma: float) -> DenseGram:

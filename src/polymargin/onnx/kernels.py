@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.kernels import RBF, Blend, FunctionKernel, Kernel, Laplacian, Linear, Polynomial, Precomputed
-from polymargin.kernels._features import terms
+from polymargin.kernels import Kernel
 from polymargin.onnx._graph import Array, Value
 
 __all__ = [
@@ -30,8 +29,7 @@ _NAMES = "linear, poly, rbf, laplacian or blend"
 def base(kernel: Kernel, x: Value, rows: Any) -> Base:
     """Return the base matrices between new rows and training rows; each is computed once in a graph."""
     rows = dense(rows)
-    centre = getattr(kernel, "centre", None)
-    return tuple(_part(kind, centre, x, rows) for kind in _kinds(kernel))
+    return tuple(_part(kind, kernel.centre, x, rows) for kind in _parts(kernel))
 
 
 def _part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
@@ -43,25 +41,18 @@ def _part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
     return memo[key]
 
 
-def _kinds(kernel: Kernel) -> tuple[str, ...]:
+def _parts(kernel: Kernel) -> tuple[str, ...]:
     """Return which base matrices a kernel has, or refuse it."""
-    match kernel:
-        case Linear() | Polynomial():
-            return ("products",)
-        case RBF():
-            return ("squared distances",)
-        case Laplacian():
-            return ("city-block distances",)
-        case Blend():
-            return ("city-block distances", "squared distances")
-        case Precomputed():
-            raise ValueError(
-                "a model with a precomputed kernel cannot be exported: it has no training rows to compare new rows with"
-            )
-        case FunctionKernel():
-            raise ValueError(
-                f"a model whose kernel is a Python function cannot be exported; choose a kernel by name: {_NAMES}"
-            )
+    if kernel.parts:
+        return kernel.parts
+    if kernel.precomputed:
+        raise ValueError(
+            "a model with a precomputed kernel cannot be exported: it has no training rows to compare new rows with"
+        )
+    if kernel.untrusted:
+        raise ValueError(
+            f"a model whose kernel is a Python function cannot be exported; choose a kernel by name: {_NAMES}"
+        )
     raise ValueError(f"no ONNX form of the kernel {kernel!r} is known; choose {_NAMES}")
 
 
@@ -82,16 +73,16 @@ def _new_part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
 
 def features(kernel: Kernel, x: Value, d: int, unit: float) -> Value:
     """Return the features of new rows of d columns, shape (n, D), as `Kernel.features` does; once in a graph."""
-    if isinstance(kernel, Linear):
+    terms = kernel.feature_terms(d)
+    if terms is None:
         return x
-    assert isinstance(kernel, Polynomial)
     centre = None if kernel.centre is None else kernel.centre.tobytes()
-    key = ("features", x.name, kernel.degree, kernel.coef0, centre, unit)
+    key = ("features", x.name, repr(kernel), centre, unit)
     memo = x.graph.memo
     if key not in memo:
         rows = (x if kernel.centre is None else x - kernel.centre) / unit
         parts = []
-        for variables, scales in terms(d, int(kernel.degree), kernel.coef0):
+        for variables, scales in terms:
             part = rows.take(variables[0])
             for others in variables[1:]:
                 part = part * rows.take(others)
@@ -107,27 +98,15 @@ def take(base: Base, places: Array) -> Base:
 
 def base_diagonal(kernel: Kernel, x: Value) -> Base:
     """Return the base of every new row with itself, of shape (n, 1)."""
-    kinds = _kinds(kernel)
+    kinds = _parts(kernel)
     if kinds != ("products",):
         return (x.take(np.array([0])) * 0.0,) * len(kinds)
-    centre = getattr(kernel, "centre", None)
-    return ((x if centre is None else x - centre).square().sum(keepdims=True),)
+    return ((x if kernel.centre is None else x - kernel.centre).square().sum(keepdims=True),)
 
 
 def apply(kernel: Kernel, base: Base, gamma: float) -> Value:
     """Return the kernel values of a base."""
-    gamma = float(gamma)
-    match kernel:
-        case Linear():
-            return base[0]
-        case Polynomial():
-            return (gamma * base[0] + float(kernel.coef0)) ** kernel.degree
-        case Blend():
-            rough, smooth = base
-            return (-gamma * kernel.ratio * rough).exp() * kernel.share + (-gamma * smooth).exp() * (
-                1.0 - kernel.share
-            )
-    return (-gamma * base[0]).exp()
+    return kernel.formula(base, float(gamma), Value.exp)
 
 
 def cityblock(x: Value, rows: Array) -> Value:
