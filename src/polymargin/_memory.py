@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 GIB = 2**30
 #: Rows are processed in blocks whose largest temporary stays near this many bytes.
 BLOCK_BYTES = 64 * 2**20
 #: So few bytes are not worth asking the system for.
 NEGLIGIBLE = 2**24
-_JUST_BELOW = 2**25 - 2**16
 
 
 def available() -> float:
@@ -30,16 +27,6 @@ def available() -> float:
     except OSError:
         pass
     return min(limits)
-
-
-def keep_freed() -> None:
-    """Let the C library keep what is freed, instead of giving it back to the system and asking for it again.
-
-    It keeps blocks up to the size of the largest that was ever freed, within its own limit of 32 MiB. This frees one
-    just below, which was never touched and so never was memory; matrices that come and go by the dozen then cost no
-    page faults.
-    """
-    np.empty(_JUST_BELOW, dtype=np.uint8)
 
 
 def require(n_bytes: float, purpose: str, remedy: str) -> None:

@@ -363,7 +363,6 @@ def fit_lssvm_bank(
         _check_weights(groups)
     by_features = any(group.by_features for group in groups)
     require_memory(data, groups, keep_factors, by_features)
-    _memory.keep_freed()
     pools = _one_by_one(codebook) if pools is None else pools
     Cs, gammas = select_parameters(data, groups, C, gamma, selection, pools, settings, progress, noise_floor)
     folds = data.deal.fold_numbers(n_folds) if n_folds else None
