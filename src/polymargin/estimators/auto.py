@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
@@ -20,7 +20,7 @@ from polymargin.decoders._base import FOLDS, prior_shift, reweighted
 from polymargin.estimators._base import ProbabilisticMixin
 from polymargin.estimators._choice import decoder_rows
 from polymargin.estimators._pool import pool_weights, pooled
-from polymargin.estimators._soft_labels import DecoderRows, are_soft
+from polymargin.estimators._soft_labels import DecoderRows
 from polymargin.estimators._validation import check_rows, resolve_priors
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.inspection.html import ChoicesMixin
@@ -44,8 +44,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     ----------
     members : sequence of LSSVMClassifier or None, default=None
         The members, which are cloned. Their decoding must be probabilistic and learned. None: one-vs-one machines with
-        the kernels "blend" and ``Polynomial(2, centred=True)``, and, where there are more than two classes, one-vs-all
-        machines with "blend".
+        the kernels "blend" and ``Polynomial(2, centred=True)``, and one-vs-all machines with "laplacian".
     class_weight : dict, "balanced" or None, default=None
         What the weights of the rows of every class are multiplied by; the probabilities are those of rows so weighted.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
@@ -158,7 +157,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             The fitted estimator.
         """
         self.__dict__.pop("weights_", None)
-        members = self._resolved_members(_n_classes(y))
+        members = self._resolved_members()
         precomputed = {member._kernel.precomputed for member in members}
         if len(precomputed) > 1:
             raise ValueError(
@@ -264,13 +263,17 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             _share_rows(fitted[0], member, given)
         return fitted, honest
 
-    def _resolved_members(self, n_classes: int) -> list[LSSVMClassifier]:
+    def _resolved_members(self) -> list[LSSVMClassifier]:
         """Return fresh members."""
         if self.members is None:
             quadratic = Polynomial(2, centred=True)
-            members = [LSSVMClassifier(kernel="blend"), LSSVMClassifier(kernel=quadratic)]
-            if n_classes > 2:  # else one-vs-all is one-vs-one
-                members.append(LSSVMClassifier(kernel="blend", coding="one-vs-all"))
+            # Smooth, polynomial and rough; pairs of classes, and all of them at once. On 39 development sets the rough
+            # member lowers the log-loss by 3 % in the geometric mean, compared with a third member with "blend".
+            members = [
+                LSSVMClassifier(kernel="blend"),
+                LSSVMClassifier(kernel=quadratic),
+                LSSVMClassifier(kernel="laplacian", coding="one-vs-all"),
+            ]
         else:
             members = [clone(member) for member in self.members]
         random_state = 0 if self.random_state is None else self.random_state
@@ -298,11 +301,6 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _n_classes(y: Any) -> int:
-    """Return the number of classes in labels or soft labels."""
-    return np.asarray(y).shape[1] if are_soft(y) else np.unique(column_or_1d(y)).size
 
 
 @dataclass(frozen=True)
