@@ -4,66 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from multiprocessing import current_process
 from numbers import Integral
 from threading import RLock
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar
 
-from joblib import effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
-Owner = TypeVar("Owner")
 Result = TypeVar("Result")
 
 #: Up to this many rows one thread is faster: the threads of BLAS wait for each other by spinning.
 FEW_ROWS = 2500
 #: From this many rows on, a matrix is worth a thread of ours.
 _WORTH_A_THREAD = 200
-
-
-class remembered(Generic[Owner, Result]):
-    """A value of an object that is computed when first asked for.
-
-    Like `functools.cached_property`, whose lock lets only one thread in, whatever the object, before Python 3.12.
-
-    Examples
-    --------
-    >>> class Circle:
-    ...     radius = 2.0
-    ...
-    ...     @remembered
-    ...     def area(self):
-    ...         print("computed")
-    ...         return 3.0 * self.radius**2
-    >>> circle = Circle()
-    >>> circle.area, circle.area
-    computed
-    (12.0, 12.0)
-    """
-
-    def __init__(self, function: Callable[[Owner], Result]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
-
-    def __set_name__(self, owner: type[Owner], name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type[Owner]) -> remembered[Owner, Result]: ...
-
-    @overload
-    def __get__(self, instance: Owner, owner: type[Owner]) -> Result: ...
-
-    def __get__(self, instance: Any, owner: Any) -> Any:
-        if instance is None:
-            return self
-        value = instance.__dict__[self._name] = self._function(instance)
-        return value
 
 
 class _Limit:
@@ -173,44 +131,6 @@ def at_most_threads(number: int) -> Iterator[None]:
         yield
 
 
-class _Helpers:
-    """Threads that help those who have several things to do."""
-
-    def __init__(self, n_threads: int):
-        self.number = n_threads
-        self._pool = ThreadPoolExecutor(n_threads)
-
-    def close(self) -> None:
-        self._pool.shutdown()
-
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Return the results; whoever calls works too, so that helpers who are busy elsewhere are not waited for."""
-        results: dict[int, Result] = {}
-        numbers = iter(range(len(items)))  # everybody takes the next one
-
-        def work() -> None:
-            try:
-                for number in numbers:
-                    results[number] = function(items[number])
-            except BaseException:
-                for _ in numbers:  # nobody need begin another
-                    pass
-                raise
-
-        with blas_threads_for(0):
-            called: list[Future[None]] = [
-                self._pool.submit(copy_context().run, work) for _ in range(min(self.number, len(items) - 1))
-            ]
-            try:
-                work()
-            finally:
-                started = [future for future in called if not future.cancel()]
-                failures = [error for future in started if (error := future.exception()) is not None]
-        if failures:
-            raise failures[0]
-        return [results[number] for number in range(len(items))]
-
-
 def count_jobs(n_jobs: int | None) -> int:
     """Return how many may work at once, as joblib counts: one in a daemonic process, of which joblib warns besides.
 
@@ -231,7 +151,8 @@ def count_jobs(n_jobs: int | None) -> int:
     return 1 if current_process().daemon and not by_threads else effective_n_jobs(n_jobs)
 
 
-_helpers: ContextVar[_Helpers | None] = ContextVar("helpers", default=None)
+#: The threads that `in_threads` may use here, and how many they are.
+_threads: ContextVar[tuple[Parallel, int] | None] = ContextVar("threads", default=None)
 
 
 @contextmanager
@@ -242,37 +163,28 @@ def threads(n_jobs: int | None, n_rows: float = _WORTH_A_THREAD) -> Iterator[Non
     nor where they have many, which are left to the threads of BLAS.
     """
     number = count_jobs(n_jobs)
-    if _helpers.get() is not None or number == 1 or not _WORTH_A_THREAD <= n_rows <= FEW_ROWS:
+    if _threads.get() is not None or number == 1 or not _WORTH_A_THREAD <= n_rows <= FEW_ROWS:
         yield
         return
-    with other_threads(number):
-        yield
-
-
-@contextmanager
-def other_threads(number: int) -> Iterator[None]:
-    """Let `in_threads` use so many threads of its own, whatever there are; one: this thread alone."""
-    helpers = None if number == 1 else _Helpers(number - 1)
-    token = _helpers.set(helpers)
-    try:
-        yield
-    finally:
-        _helpers.reset(token)
-        if helpers is not None:
-            helpers.close()
+    with Parallel(n_jobs=number, require="sharedmem") as parallel:
+        token = _threads.set((parallel, number))
+        try:
+            yield
+        finally:
+            _threads.reset(token)
 
 
 def n_threads() -> int:
     """Return how many threads share work here."""
-    helpers = _helpers.get()
-    return 1 if helpers is None else helpers.number + 1
+    known = _threads.get()
+    return 1 if known is None else known[1]
 
 
 def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Return what the function makes of every item, in their order; threads share the work where there are some.
 
-    Calls may be nested: a thread that has nothing left to do helps with what others have divided. Where there are
-    helpers, BLAS has one thread. NumPy's error state and other context variables are as where this is called.
+    Within the function there are no more threads to share, and BLAS has one. NumPy's error state and other context
+    variables are as where this is called.
 
     Examples
     --------
@@ -280,7 +192,14 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> lis
     ...     in_threads(abs, [-1, 2, -3])
     [1, 2, 3]
     """
-    helpers = _helpers.get()
-    if helpers is None or len(items) < 2:
+    known = _threads.get()
+    if known is None or len(items) < 2:
         return [function(item) for item in items]
-    return helpers.map(function, items)
+    token = _threads.set(None)  # what is called from here on shares nothing
+    try:
+        tasks = [delayed(copy_context().run)(function, item) for item in items]
+    finally:
+        _threads.reset(token)
+    with blas_threads_for(0):
+        results: list[Result] = known[0](tasks)
+    return results

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 
 from polymargin.solvers.smo import DEFAULT_BUDGET, Solution, _as_source, _Solver
@@ -114,26 +114,19 @@ def solve_dichotomies_path(
         return solver.path(scales, tol, max_iter, alpha0)
 
     solved = (lambda: None) if solved is None else solved
-    paths = []
-    if n_threads == 1:
-        for problem in problems:
-            paths.append(solve_one(problem))
-            solved()
-    else:
-        # The largest first: a long problem that starts last would leave the other threads idle.
-        order = np.argsort([-np.size(problem.signs) for problem in problems], kind="stable")
-        with ThreadPoolExecutor(n_threads) as threads:
-            futures = {int(k): threads.submit(solve_one, problems[k]) for k in order}
-            try:
-                for future in as_completed(futures.values()):
-                    future.result()
-                    solved()
-            except BaseException:
-                # An error or an interrupt need not wait for problems that have not begun.
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
-            paths = [futures[k].result() for k in range(len(problems))]
-    return [list(solutions) for solutions in zip(*paths, strict=True)] if paths else [[] for _ in scales]
+    # The largest first: a long problem that starts last would leave the other threads idle.
+    order = np.argsort([-np.size(problem.signs) for problem in problems], kind="stable")
+    found = Parallel(n_jobs=n_threads, require="sharedmem", return_as="generator", batch_size=1)(
+        delayed(solve_one)(problems[k]) for k in order
+    )
+    paths: dict[int, list[Solution]] = {}
+    for k in order:
+        paths[int(k)] = next(found)
+        solved()
+    of_problems = [paths[k] for k in range(len(problems))]
+    return (
+        [list(solutions) for solutions in zip(*of_problems, strict=True)] if paths else [[] for _ in scales]
+    )
 
 
 def _feasible(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from polymargin._threads import blas_threads_for
@@ -327,8 +327,10 @@ def restrict(rows: RowSource, cache: RowCache, active: Array) -> tuple[RowSource
 
 def in_blocks(task: Callable[[int], None], n_rows: int, n_threads: int) -> None:
     """Call ``task(start)`` for every block of `BLOCK_ROWS` rows, in threads with one BLAS thread each."""
-    with blas_threads_for(0), ThreadPoolExecutor(n_threads) as threads:
-        list(threads.map(task, range(0, n_rows, BLOCK_ROWS)))
+    with blas_threads_for(0):
+        Parallel(n_jobs=n_threads, require="sharedmem")(
+            delayed(task)(start) for start in range(0, n_rows, BLOCK_ROWS)
+        )
 
 
 def _dense_rows(K: Array, index: Array) -> RowSource:
