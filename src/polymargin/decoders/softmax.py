@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from polymargin._warnings import warn
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
 from polymargin.outputs import Outputs
@@ -172,11 +172,10 @@ class Softmax(ProbabilisticDecoder):
         self.intercept_ = fit.intercept - self.beta_ @ mean
         self.status_, self.gradient_norm_ = fit.status.name.lower(), fit.gradient_norm
         if self.epochs is None and fit.status is Status.ITERATION_LIMIT:
-            warnings.warn(
+            warn(
                 f"the softmax is not trained to the end after {self.max_iter} iterations; give it a larger ridge or "
                 "smoothing, or a larger max_iter",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return self
 

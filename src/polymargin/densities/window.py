@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
+from polymargin._warnings import warn
 from polymargin.densities._base import Array, DensityClassifier
 from polymargin.densities._neighbours import (
     TIE,
@@ -94,11 +94,10 @@ class WindowPosterior(DensityClassifier):
         self.radius_ = MULTIPLE * self.r0_ if radius is None else float(radius)
         lonely = (gaps > self.radius_ * (1.0 + TIE)).all()
         if lonely and (np.count_nonzero(sample.counts, axis=1) == 1).all():
-            warnings.warn(
+            warn(
                 f"no window of radius {self.radius_:.3g} around a training row holds another row, so the soft labels "
                 f"are the hard ones; raise radius (the nearest two rows are {gaps.min():.3g} apart)",
                 UserWarning,
-                stacklevel=3,
             )
 
     def _new_posteriors(self, sample: Sample, queries: Any) -> Array:

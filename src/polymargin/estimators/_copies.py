@@ -14,7 +14,6 @@ to the next row, where the distances of independent rows to their first and seco
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors
 
+from polymargin._warnings import warn
 from polymargin.machines._rows import content_rank
 
 Array = NDArray[Any]
@@ -70,13 +70,12 @@ def find_copies(X: Any, class_index: Array) -> Array | None:
     if copies < max(_SHARE * n, _FEW) or not (exact or near is not None):
         return None
     kind = "are copies" if near is None else "are copies, or nearly copies,"
-    warnings.warn(
+    warn(
         f"{copies} of {n} rows {kind} of other rows with the same label, and the columns do not make that likely by "
         "chance. They are treated as one observation each, so that leave-one-out does not leave a copy in. If they are "
         "independent observations, pass groups=np.arange(n_samples) to fit; if you know which rows belong together "
         "(copies, patients, sessions), pass that as groups.",
         UserWarning,
-        stacklevel=4,
     )
     return groups
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
 from polymargin._threads import count_jobs
+from polymargin._warnings import warn
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, Loss
 from polymargin.estimators._flow import DichotomyClassifier
@@ -110,10 +110,9 @@ class HingeClassifier(DichotomyClassifier):
         for status in sorted(set(statuses), key=lambda status: status.name):
             if status.name != "CONVERGED":
                 stopped = statuses.count(status)
-                warnings.warn(
+                warn(
                     f"{stopped} of {len(statuses)} machines {status.value} (tol={self.tol}, max_iter={self.max_iter})",
                     ConvergenceWarning,
-                    stacklevel=6,
                 )
 
     def _training_outputs(

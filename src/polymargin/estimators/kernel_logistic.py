@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from polymargin import _memory
 from polymargin._progress import Count, Progress, shown
 from polymargin._threads import blas_threads_for
+from polymargin._warnings import warn
 from polymargin.estimators._base import KernelClassifier, ProbabilisticMixin
 from polymargin.estimators._validation import check_finite, check_positive
 from polymargin.machines import TrainingRows
@@ -239,11 +239,10 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
                 "keeps: lower C, scale the features, or use another kernel"
             ) from error
         if solution.status is not Status.CONVERGED:
-            warnings.warn(
+            warn(
                 f"{solution.status.value} (tol={self.tol}, max_iter={self.max_iter}, gradient norm "
                 f"{solution.gradient_norm:.3g})",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         return solution, loo_logits
 

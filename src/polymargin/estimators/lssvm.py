@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
 from polymargin._threads import blas_threads_for
+from polymargin._warnings import warn
 from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._choice import Plan, candidates, choose, cross_fitted_log_proba, decoder_rows
@@ -421,9 +421,8 @@ def _warn_of_lost_digits(error: float, kernel: Kernel) -> None:
     remedy = "use a smaller C"
     if not kernel.precomputed:
         remedy += ", or standardise the features, for example with StandardScaler"
-    warnings.warn(
+    warn(
         f"the kernel matrix is ill-conditioned: rounding may leave {kept} of the margins "
         f"(estimated relative error {error:.0e}); {remedy}",
         LinAlgWarning,
-        stacklevel=5,
     )
