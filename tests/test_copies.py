@@ -89,10 +89,10 @@ _plain = {}
 
 
 def without_copies(name, estimator):
-    """Return the mean loss on the test rows of a fit without copies."""
+    """Return the loss of every test row by a fit without copies."""
     if (name, estimator) not in _plain:
         X, y, X_test, y_test = split(name)
-        _plain[name, estimator] = losses(quietly(ESTIMATORS[estimator](), X, y), X_test, y_test).mean()
+        _plain[name, estimator] = losses(quietly(ESTIMATORS[estimator](), X, y), X_test, y_test)
     return _plain[name, estimator]
 
 
@@ -113,7 +113,10 @@ def test_with_groups_copies_change_nothing(estimator, name, copying):
         warnings.simplefilter("error", UserWarning)  # somebody who gives groups knows
         model.fit(X_many, y_many, groups=number)
     test = losses(model, X_test, y_test)
-    assert test.mean() <= 1.02 * without_copies(name, estimator)
+    plain = without_copies(name, estimator)
+    # Exact copies change nothing. Noise may change which of several C is chosen: at most two standard errors.
+    chance = 2.0 * (test - plain).std() / np.sqrt(test.size) if COPYING[copying][1] else 0.0
+    assert test.mean() <= max(1.02 * plain.mean(), plain.mean() + chance)
     kept = y_many[model.support_]  # of exact copies in one group, the first
     stated = -model.loo_log_proba_[np.arange(kept.size), kept]
     assert stated.mean() == pytest.approx(model.loo_log_loss_, rel=1e-9)
@@ -142,7 +145,7 @@ def test_without_groups_a_warning_and_caution(estimator, name, copying):
     numbers = [int(re.sub(r"\D", "", text)) for text in re.findall(r"\d+(?:[ ,_]\d{3})*", message)]
     more, all_of_them = y_many.size - y.size, y_many.size  # copies of earlier rows, or rows that have a copy
     assert any(min(abs(n - more), abs(n - all_of_them)) <= 0.1 * more for n in numbers), message
-    assert losses(model, X_test, y_test).mean() <= 1.5 * without_copies(name, estimator)
+    assert losses(model, X_test, y_test).mean() <= 1.5 * without_copies(name, estimator).mean()
 
 
 def integers():
