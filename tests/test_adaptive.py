@@ -25,10 +25,10 @@ from polymargin.codebooks import (
 )
 from polymargin.decoders import Stack
 from polymargin.estimators import _growth
+from polymargin.folds import training_folds
 from polymargin.machines import TrainingRows, fit_svm_bank
 from polymargin.machines._hinge import SolverOptions
 from polymargin.machines.svm import SVMBank
-from polymargin.selection.folds import training_folds
 from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies, solve_dichotomies_path
 from polymargin.solvers.status import Status
 

@@ -9,11 +9,10 @@ from sklearn.svm import SVC
 from conftest import blobs
 from polymargin import SVMClassifier
 from polymargin.codebooks import CODINGS
+from polymargin.folds import training_folds
 from polymargin.kernels import Linear
-from polymargin.machines import TrainingRows
+from polymargin.machines import TrainingRows, cross_validate_svm
 from polymargin.papers._codings import Hinge, compare_codings
-from polymargin.selection import cross_validate_svm
-from polymargin.selection.folds import training_folds
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from conftest import blobs
 from polymargin.dealing import Deal
+from polymargin.folds import fold_numbers, training_folds
 from polymargin.kernels import Linear, Precomputed
 from polymargin.machines import TrainingRows
-from polymargin.selection.folds import fold_numbers, training_folds
 
 X, Y = blobs(n=103, K=4, d=3, seed=5)
 ORDER = np.random.default_rng(0).permutation(103)

@@ -21,9 +21,9 @@ from polymargin import LSSVMClassifier, SVMClassifier, _progress
 from polymargin._progress import Count, Step, shown
 from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.kernels import resolve_kernel
-from polymargin.machines import TrainingRows, _hinge, fit_lssvm_bank, fit_svm_bank
+from polymargin.machines import TrainingRows, _hinge, cross_validate_svm, fit_lssvm_bank, fit_svm_bank
 from polymargin.machines._hinge import SolverOptions
-from polymargin.selection import cross_validate_svm, evidence
+from polymargin.selection import evidence
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,10 @@ from conftest import blobs
 from polymargin import Codebook, Loss, PosteriorSVMClassifier, SVMClassifier, _memory
 from polymargin.codebooks import CODINGS, join, one_vs_all, one_vs_one
 from polymargin.decoders import DECODERS, resolve_decoder
+from polymargin.folds import training_folds
 from polymargin.kernels import resolve_kernel
-from polymargin.machines import TrainingRows, _hinge, fit_svm_bank
+from polymargin.machines import TrainingRows, _hinge, cross_validate_svm, fit_svm_bank
 from polymargin.machines._hinge import SolverOptions
-from polymargin.selection import cross_validate_svm
-from polymargin.selection.folds import training_folds
 from polymargin.solvers.status import Status, default_step_limit
 
 TIGHT = 1e-6

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array
 
 from polymargin import _memory
 from polymargin.kernels._base import squared_norms
-from polymargin.machines._rows import content_rank
+from polymargin.rows import content_rank
 
 Array = NDArray[Any]
 

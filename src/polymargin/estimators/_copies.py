@@ -23,7 +23,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors
 
 from polymargin._warnings import warn
-from polymargin.machines._rows import content_rank
+from polymargin.rows import content_rank
 
 Array = NDArray[Any]
 

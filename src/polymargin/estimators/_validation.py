@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from polymargin.estimators._copies import find_copies
 from polymargin.estimators._soft_labels import are_soft, check_learnable, check_soft_labels
 from polymargin.kernels._base import weighted_moments
-from polymargin.machines._rows import content_rank
+from polymargin.rows import content_rank
 
 Array = NDArray[Any]
 

@@ -18,7 +18,7 @@ from polymargin.estimators._base import KernelClassifier, ProbabilisticMixin
 from polymargin.estimators._validation import check_finite, check_positive
 from polymargin.machines import TrainingRows
 from polymargin.machines._gram import check_base
-from polymargin.machines._rows import content_rank
+from polymargin.rows import content_rank
 from polymargin.selection import log_loss
 from polymargin.solvers.kernel_logistic import (
     Observations,

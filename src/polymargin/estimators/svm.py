@@ -267,7 +267,7 @@ default="one-vs-one"
         return bank
 
     def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
-        from polymargin.selection.folds import fold_numbers, training_folds
+        from polymargin.folds import fold_numbers, training_folds
 
         def train(rows: TrainingRows, box_weights: Array, cv: Any, start: Array) -> SVMBank:
             return machine._train(
@@ -352,8 +352,8 @@ default="one-vs-one"
             raise ValueError(
                 'selection=None leaves nothing to choose C and gamma: give both, or use selection="cv"'
             )
-        from polymargin.selection.cross_validation import cross_validate, default_C, default_gamma
-        from polymargin.selection.folds import training_folds
+        from polymargin.folds import training_folds
+        from polymargin.machines.cross_validation import cross_validate, default_C, default_gamma
 
         selection = cross_validate(
             data,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from polymargin.machines._rows import content_rank
+from polymargin.rows import content_rank
 
 Array = NDArray[Any]
 

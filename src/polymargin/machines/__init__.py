@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from polymargin.machines._rows import TrainingRows
 from polymargin.machines._workspace import Workspace
 from polymargin.machines.lssvm import LSSVMBank, fit_lssvm_bank
+from polymargin.rows import TrainingRows
 
 __all__ = [
     "LSSVMBank",
@@ -12,6 +12,7 @@ __all__ = [
     "SingleMachineBank",
     "TrainingRows",
     "Workspace",
+    "cross_validate_svm",
     "fit_lssvm_bank",
     "fit_single_bank",
     "fit_svm_bank",
@@ -28,4 +29,8 @@ def __getattr__(name: str) -> Any:
         from polymargin.machines import single
 
         return getattr(single, name)
+    if name == "cross_validate_svm":
+        from polymargin.machines import cross_validation
+
+        return cross_validation.cross_validate_svm
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

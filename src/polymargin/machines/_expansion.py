@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from polymargin import _memory
 from polymargin.kernels import Kernel
 from polymargin.machines._hinge import HingeRows, lazy_gram, lazy_kernel
-from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs
+from polymargin.rows import TrainingRows
 from polymargin.solvers.smo_expansion import Expansion
 
 Array = NDArray[Any]

@@ -12,8 +12,8 @@ from scipy.linalg import lapack
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Features
-from polymargin.machines._rows import TrainingRows
 from polymargin.machines._workspace import Workspace, among
+from polymargin.rows import TrainingRows
 from polymargin.selection import evidence
 from polymargin.selection.samples import Part
 from polymargin.solvers.centring import Centring, centre

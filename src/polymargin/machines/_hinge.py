@@ -15,8 +15,8 @@ from polymargin._progress import Count, Progress, Step, logger
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.machines._gram import check_base
-from polymargin.machines._rows import TrainingRows
 from polymargin.machines._soft import SoftLabels
+from polymargin.rows import TrainingRows
 from polymargin.solvers import _smo_kernels
 from polymargin.solvers.smo import Solution
 from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies_path
@@ -65,7 +65,7 @@ class HingeRows:
     Attributes
     ----------
     first, inverse
-        See `polymargin.machines._rows.DistinctRows`.
+        See `polymargin.rows.DistinctRows`.
     class_index : ndarray of shape (m,)
         The class of every different row.
     """

@@ -13,7 +13,7 @@ from polymargin._progress import Count, Progress
 from polymargin.kernels import Linear
 from polymargin.kernels._base import weighted_moments
 from polymargin.machines._gram import GroupEvidence, GroupGram, Selection
-from polymargin.machines._rows import TrainingRows
+from polymargin.rows import TrainingRows
 from polymargin.selection import evidence, leave_one_out
 from polymargin.selection.lattice import KERNELS
 from polymargin.selection.settings import SearchSettings

@@ -7,8 +7,8 @@ from scipy import sparse
 from polymargin import _memory
 from polymargin._threads import n_threads
 from polymargin.machines._gram import GroupGram, worth_features
-from polymargin.machines._rows import TrainingRows
 from polymargin.machines._workspace import KEPT_BYTES
+from polymargin.rows import TrainingRows
 
 
 def n_features_to_use(data: TrainingRows, groups: list[GroupGram]) -> int | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Features
-from polymargin.machines._rows import DistinctRows, TrainingRows
+from polymargin.rows import DistinctRows, TrainingRows
 
 Array = NDArray[Any]
 Result = TypeVar("Result")

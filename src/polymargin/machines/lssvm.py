@@ -26,9 +26,9 @@ from polymargin.machines._folds_out import FoldsOut, nested_outputs
 from polymargin.machines._gram import GroupGram, Selection, row_groups
 from polymargin.machines._parameters import select_parameters
 from polymargin.machines._plan import n_features_to_use, require_matrix, require_memory
-from polymargin.machines._rows import TrainingRows
 from polymargin.machines._workspace import Workspace
 from polymargin.outputs import Nested, Outputs, Provenance
+from polymargin.rows import TrainingRows
 from polymargin.selection import evidence
 from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.solvers.centring import Centring, add_outer

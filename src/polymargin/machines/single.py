@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook, one_vs_all
+from polymargin.folds import training_folds
 from polymargin.machines._expansion import ExpansionBank, assemble
 from polymargin.machines._hinge import (
     HingeRows,
@@ -24,10 +25,9 @@ from polymargin.machines._hinge import (
     check_scale,
     dense_gram,
 )
-from polymargin.machines._rows import TrainingRows
 from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
-from polymargin.selection.folds import training_folds
+from polymargin.rows import TrainingRows
 from polymargin.solvers import _single_machine_kernels
 from polymargin.solvers.single_machine import Solution, required_margins, solve
 from polymargin.solvers.smo_expansion import Block, Expansion
@@ -146,7 +146,7 @@ def fit_single_bank(
     options : SolverOptions or None
         Tolerance (of the relative duality gap) and limit of steps.
     cv, random_state
-        The folds of honest training outputs, see `polymargin.selection.folds.training_folds`.
+        The folds of honest training outputs, see `polymargin.folds.training_folds`.
     progress : callable or None
         Is told every step, see `polymargin._progress`.
 

@@ -18,12 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
+from polymargin.folds import fold_numbers, training_folds
 from polymargin.machines._expansion import ExpansionBank, assemble
 from polymargin.machines._hinge import HingeRows, SolverOptions, solve_path, weight_norms
-from polymargin.machines._rows import TrainingRows
 from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
-from polymargin.selection.folds import fold_numbers, training_folds
+from polymargin.rows import TrainingRows
 from polymargin.solvers.smo import Solution
 from polymargin.solvers.smo_expansion import Expansion
 from polymargin.solvers.status import Status
@@ -143,7 +143,7 @@ def fit_svm_bank(
     options : SolverOptions or None
         Tolerance, limit of steps and number of threads.
     cv, random_state
-        The folds of honest training outputs, see `polymargin.selection.folds.training_folds`.
+        The folds of honest training outputs, see `polymargin.folds.training_folds`.
     start : ndarray of shape (L, n) or None
         Dual coefficients of the training rows to start from, in multiples of C, as the machines of similar problems
         have them. They must be feasible: the sign of the row's side or zero, at most the row's box weight, with sum

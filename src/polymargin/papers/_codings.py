@@ -116,9 +116,9 @@ class Hinge:
         self, rows: TrainingRows, codebook: Codebook, *, pools: Sequence[Array] | None, variances: bool
     ) -> Bank:
         """Choose the parameters and train the machines; see `Machines`."""
+        from polymargin.folds import training_folds
+        from polymargin.machines.cross_validation import cross_validate, default_C, default_gamma
         from polymargin.machines.svm import fit_svm_bank
-        from polymargin.selection.cross_validation import cross_validate, default_C, default_gamma
-        from polymargin.selection.folds import training_folds
 
         gammas = default_gamma(rows)
         if self.gamma_factors is not None and rows.kernel.tunable:

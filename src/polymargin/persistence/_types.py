@@ -29,6 +29,7 @@ OWN_PACKAGES = (
     "kernels",
     "machines",
     "outputs",
+    "rows",
     "selection",
     "solvers",
 )

@@ -103,7 +103,7 @@ class SelectionDisplay:
         Parameters
         ----------
         surface : SelectionSurface or CrossValidation
-            Of `polymargin.inspection.selection_surface` or `polymargin.selection.cross_validate_svm`.
+            Of `polymargin.inspection.selection_surface` or `polymargin.machines.cross_validate_svm`.
         ax : matplotlib axes or None
             Where to draw; None for new axes.
         **kwargs

@@ -19,11 +19,11 @@ from polymargin._progress import Count, Progress, logger
 from polymargin._threads import count_jobs
 from polymargin.codebooks import Codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, resolve_decoder
+from polymargin.folds import fold_numbers, training_folds
 from polymargin.kernels import Kernel, resolve_kernel
 from polymargin.machines._hinge import HingeRows, SolverOptions, dense_gram, solve_path, weight_norms
-from polymargin.machines._rows import TrainingRows
 from polymargin.outputs import Outputs
-from polymargin.selection.folds import fold_numbers, training_folds
+from polymargin.rows import TrainingRows
 from polymargin.selection.surface import Block, CrossValidation, Surface
 from polymargin.solvers.smo import Solution
 from polymargin.solvers.smo_dichotomies import Dichotomy
@@ -94,7 +94,7 @@ def cross_validate_svm(
     sample_weight : array-like of shape (n,) or None
         Row weights, which scale C row by row and count in the accuracy.
     cv : int, splitter or iterable of splits
-        The folds, see `polymargin.selection.folds.training_folds`.
+        The folds, see `polymargin.folds.training_folds`.
     max_extensions : int
         How often a range of C or gamma is extended because the best value lies on its edge.
     tol, max_iter, n_jobs

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
-from polymargin.machines._rows import TrainingRows
+from polymargin.rows import TrainingRows
 
 Array = NDArray[Any]
 
