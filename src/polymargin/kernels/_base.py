@@ -58,8 +58,8 @@ class Kernel(ABC):
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the base matrix, shape (n, m), between the rows of X and of Z (X itself when None).
 
-        The result is a new array that the caller may overwrite; with Z=None it is exactly symmetric. Its entries are
-        whatever ``apply`` needs to know of two rows: a number, or two, as the parts of a complex one.
+        The result is a new array that the caller may overwrite; with Z=None it is exactly symmetric. Where ``apply``
+        needs two numbers of two rows its shape is (n, m, 2).
 
         Parameters
         ----------
@@ -70,8 +70,8 @@ class Kernel(ABC):
 
         Returns
         -------
-        base : ndarray of shape (n, m)
-            Real or complex.
+        base : ndarray of shape (n, m) or (n, m, 2)
+            What ``apply`` needs to know of every two rows.
         """
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Kernel(ABC):
 
         Returns
         -------
-        base : ndarray of shape (n,)
+        base : ndarray of shape (n,) or (n, 2)
             The diagonal of the base matrix.
         """
 
@@ -102,8 +102,8 @@ class Kernel(ABC):
 
         Returns
         -------
-        values : ndarray of the shape of base
-            A new array.
+        values : ndarray
+            A new array, with one number for every two rows.
         """
 
     def to_rows(self, Z: Any) -> Callable[[Any], Array]:
@@ -299,7 +299,7 @@ class Kernel(ABC):
         return f"{type(self).__name__}()"
 
 
-def symmetric(n: int, strip: Callable[[slice, slice], Array], dtype: Any = np.float64) -> Array:
+def symmetric(n: int, strip: Callable[[slice, slice], Array], entry: tuple[int, ...] = ()) -> Array:
     """Return a symmetric matrix, shape (n, n), from its strips on and above the diagonal; threads share them.
 
     Parameters
@@ -308,8 +308,8 @@ def symmetric(n: int, strip: Callable[[slice, slice], Array], dtype: Any = np.fl
         The number of rows.
     strip : callable (rows, columns) -> ndarray
         Returns the entries of some rows and columns; rounding may differ on the two sides of the diagonal.
-    dtype : dtype
-        The type of the entries.
+    entry : tuple of int, default=()
+        The shape of an entry; empty for a number.
 
     Examples
     --------
@@ -319,15 +319,17 @@ def symmetric(n: int, strip: Callable[[slice, slice], Array], dtype: Any = np.fl
            [1., 0., 1.],
            [4., 1., 0.]])
     """
-    matrix = np.empty((n, n), dtype)
+    matrix = np.empty((n, n, *entry))
 
     def fill(start: int) -> None:
         rows = slice(start, min(start + _STRIP, n))
         entries = strip(rows, slice(start, n))
-        square = np.tril(entries[:, : entries.shape[0]])
-        matrix[rows, rows] = square + np.tril(square, -1).T
-        matrix[rows, rows.stop :] = entries[:, entries.shape[0] :]
-        matrix[rows.stop :, rows] = entries[:, entries.shape[0] :].T
+        square, right = entries[:, : entries.shape[0]], entries[:, entries.shape[0] :]
+        above = np.triu_indices(entries.shape[0], 1)
+        square[above] = square[above[::-1]]
+        matrix[rows, rows] = square
+        matrix[rows, rows.stop :] = right
+        matrix[rows.stop :, rows] = right.swapaxes(0, 1)
 
     in_threads(fill, range(0, n, _STRIP))
     return matrix

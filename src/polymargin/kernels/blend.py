@@ -21,8 +21,8 @@ class Blend(Kernel):
     part follows edges, single features and gaps. One search for gamma serves both: ``ratio`` makes their widths alike
     on the training rows.
 
-    The base matrix is complex: city-block distances (times the ratio) are its real part, squared Euclidean distances
-    its imaginary part.
+    The base holds two numbers for every two rows: their city-block distance, times the ratio, and their squared
+    Euclidean distance.
 
     Parameters
     ----------
@@ -53,16 +53,16 @@ class Blend(Kernel):
         return replace(self, ratio=_LAPLACIAN.unit_gamma(X, weights) / _RBF.unit_gamma(X, weights))
 
     def base(self, X: Any, Z: Any = None) -> Array:
-        """Return both distances, as the two parts of complex numbers."""
+        """Return both distances, shape (n, m, 2)."""
         if Z is not None:
             return self.to_rows(Z)(X)
         rough, smooth = _LAPLACIAN.strips(X), _RBF.strips(X)
         base = symmetric(
             X.shape[0],
             lambda rows, columns: self._both(rough(rows, columns), smooth(rows, columns)),
-            np.complex128,
+            (2,),
         )
-        np.fill_diagonal(base, 0.0)
+        base[np.diag_indices(X.shape[0])] = 0.0
         return base
 
     def to_rows(self, Z: Any) -> Callable[[Any], Array]:
@@ -71,20 +71,20 @@ class Blend(Kernel):
         return lambda X: self._both(rough(X), smooth(X))
 
     def _both(self, rough: Array, smooth: Array) -> Array:
-        base = np.empty(rough.shape, dtype=np.complex128)
-        np.multiply(rough, self.ratio, out=base.real)
-        base.imag = smooth
+        base = np.empty((*rough.shape, 2))
+        np.multiply(rough, self.ratio, out=base[..., 0])
+        base[..., 1] = smooth
         return base
 
     def base_diagonal(self, X: Any) -> Array:
         """Return zeros: no row has a distance to itself."""
-        return np.zeros(X.shape[0], dtype=np.complex128)
+        return np.zeros((X.shape[0], 2))
 
     def apply(self, base: Array, gamma: float) -> Array:
-        """Return the kernel values, real."""
+        """Return the kernel values, shape (n, m)."""
 
-        def values(base: Array) -> Array:
-            rough, smooth = -gamma * base.real, -gamma * base.imag
+        def values(rough: Array, smooth: Array) -> Array:
+            rough, smooth = -gamma * rough, -gamma * smooth
             np.exp(rough, out=rough)
             rough *= self.share
             np.exp(smooth, out=smooth)
@@ -92,7 +92,7 @@ class Blend(Kernel):
             rough += smooth
             return rough
 
-        return in_strips(values, base)
+        return in_strips(values, base[..., 0], base[..., 1])
 
     def formula(self, parts: Sequence[Any], gamma: float, exp: Callable[[Any], Any]) -> Any:
         """Return share exp(-gamma ratio |x - z|₁) + (1 - share) exp(-gamma |x - z|²)."""
@@ -102,8 +102,8 @@ class Blend(Kernel):
     def slope(self, base: Array, values: Array, gamma: float) -> Array:
         """Return share e₁ exp(e₁) + (1 - share) e₂ exp(e₂), where e are the two exponents."""
 
-        def slopes(base: Array, values: Array) -> Array:
-            rough, smooth = -gamma * base.real, -gamma * base.imag
+        def slopes(rough: Array, smooth: Array, values: Array) -> Array:
+            rough, smooth = -gamma * rough, -gamma * smooth
             # The smooth part is what the values hold besides the rough one: one exponential will do.
             part = np.exp(rough)
             part *= self.share
@@ -112,7 +112,7 @@ class Blend(Kernel):
             rough += smooth
             return rough
 
-        return in_strips(slopes, base, values)
+        return in_strips(slopes, base[..., 0], base[..., 1], values)
 
     def roundings(self, X: Any, gamma: float) -> float:
         """Return those of the Gaussian part."""

@@ -275,7 +275,7 @@ class GroupEvidence:
             base = self._base[np.ix_(part, part)] if sample else self._base
             centring, A = _centred(group.kernel, _values(group.kernel, base, gamma), group.weights[part])
             level = evidence.LevelTwo.of(A, centring, group.targets[part])
-            trace = float(np.diagonal(base).real @ group.weights[part])
+            trace = float(np.diagonal(_one_number(base)) @ group.weights[part])
             _check_spectrum(level.form.eigenvalues, trace, group.kernel)
             self._levels[gamma, sample] = level
         return self._levels[gamma, sample]
@@ -285,7 +285,7 @@ class GroupEvidence:
         if self._sample is None:
             # Rows in the order of their mean distance to all rows, within each class: every m-th is a fair sample.
             class_index = self._group.workspace.rows.class_index[self._group.rows]
-            order = np.lexsort((self._group.weights @ self._base, class_index))
+            order = np.lexsort((self._group.weights @ _one_number(self._base), class_index))
             self._sample = _evenly(order, class_index[order], _SAMPLE)
         return self._sample
 
@@ -304,6 +304,11 @@ def _evenly(order: Array, class_index: Array, size: int) -> Array:
     middles = np.cumsum(counts) - (counts + 1) // 2
     evenly = np.linspace(0, order.size - 1, size).round().astype(int)
     return np.sort(order[np.union1d(evenly, middles)])
+
+
+def _one_number(base: Array) -> Array:
+    """Return a base matrix with one number for every two rows, the first where there are two."""
+    return base if base.ndim == 2 else base[..., 0]
 
 
 def check_base(base: Array, kernel: Kernel) -> None:

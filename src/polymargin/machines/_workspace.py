@@ -94,7 +94,7 @@ class Workspace:
         with self._lock:
             if self._gram is None or self._gram[0] != gamma:
                 self._gram = None  # one at a time
-                values = np.empty(base.shape)
+                values = np.empty(base.shape[:2])
 
                 def fill(start: int) -> None:
                     values[start : start + _STRIP] = self.rows.kernel.apply(

@@ -256,7 +256,7 @@ class _Stack:
         elif p == 1:
             self._base = groups[0].base[np.newaxis]
         else:
-            self._base = np.zeros((p, m, m), dtype=groups[0].base.dtype)
+            self._base = np.zeros((p, m, m, *groups[0].base.shape[2:]), dtype=groups[0].base.dtype)
             for number, part in enumerate(groups):
                 size = part.weights.size
                 self._base[number, :size, :size] = part.base
