@@ -61,6 +61,15 @@ DECODERS: dict[str, type[Decoder]] = {
 def resolve_decoder(decoding: Any) -> Decoder:
     """Return a fresh, unfitted decoder for an estimator's ``decoding`` parameter.
 
+    Parameters
+    ----------
+    decoding : str or Decoder
+        A name in `DECODERS`, or a decoder, of which a clone is returned.
+
+    Returns
+    -------
+    Decoder
+
     Examples
     --------
     >>> resolve_decoder("loss")

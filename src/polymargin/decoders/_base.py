@@ -23,6 +23,24 @@ class Decoder(BaseEstimator):
 
     A decoder is an ordinary scikit-learn object: its parameters are set in the constructor, `fit` learns what
     it needs and stores the codebook.
+
+    See Also
+    --------
+    ProbabilisticDecoder : A decoder whose scores are log-probabilities.
+    resolve_decoder : The decoder of a name.
+
+    Examples
+    --------
+    A decoder that counts the outputs that agree with a class in sign:
+
+    >>> from polymargin import LSSVMClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> class Agreement(Decoder):
+    ...     def scores(self, outputs):
+    ...         return np.sign(outputs.margins) @ self.codebook_.matrix.T
+    >>> X, y = load_iris(return_X_y=True)
+    >>> LSSVMClassifier(kernel="rbf", decoding=Agreement()).fit(X, y).predict(X[:2])
+    array([0, 0])
     """
 
     #: Whether `log_proba` exists.
@@ -67,30 +85,102 @@ class Decoder(BaseEstimator):
             The class probabilities to expect in use; None has the decoder take its own default.
         sample_weight : ndarray of shape (n,) or None
             Row weights.
+
+        Returns
+        -------
+        Decoder
+            The fitted decoder.
         """
         self.check(codebook)
         self.codebook_ = codebook
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Raise ValueError if this decoder cannot read this codebook."""
+        """Raise ValueError if this decoder cannot read this codebook.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return one score per class, shape (n, K)."""
+        """Return one score per class, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            The largest in a row gives its label.
+        """
         raise NotImplementedError
 
 
 class ProbabilisticDecoder(Decoder):
-    """A decoder whose scores are log-probabilities, so that label and probability agree."""
+    """A decoder whose scores are log-probabilities, so that label and probability agree.
+
+    See Also
+    --------
+    Decoder : The interface of all decoders.
+    Softmax, Coupling, CoupledSoftmax, Bayes, PlainSoftmax, Stack : Those that there are.
+
+    Examples
+    --------
+    The class frequencies, whatever the machines say:
+
+    >>> from polymargin.codebooks import Codebook
+    >>> from polymargin.outputs import Outputs
+    >>> class Frequencies(ProbabilisticDecoder):
+    ...     def fit(self, codebook, outputs, class_index, *, priors=None, sample_weight=None):
+    ...         super().fit(codebook, outputs, class_index)
+    ...         self.log_p_ = self._prior_log_proba(codebook, class_index, sample_weight)[:1]
+    ...         return self
+    ...
+    ...     def log_proba(self, outputs):
+    ...         return np.repeat(self.log_p_, len(outputs.margins), axis=0)
+    >>> decoder = Frequencies().fit(Codebook([[1], [-1]]), None, np.array([0, 0, 1]))
+    >>> np.exp(decoder.log_proba(Outputs(np.zeros((1, 1)), "new")))
+    array([[0.625, 0.375]])
+    """
 
     probabilistic = True
 
     def log_proba(self, outputs: Outputs) -> Array:
-        """Return the logarithms of the class probabilities, shape (n, K)."""
+        """Return the logarithms of the class probabilities, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         raise NotImplementedError
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return the log-probabilities."""
+        """Return the log-probabilities.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            The largest in a row gives its label.
+        """
         return self.log_proba(outputs)
 
     def cross_fit(
@@ -99,6 +189,17 @@ class ProbabilisticDecoder(Decoder):
         """Return log-probabilities of honest outputs from decoders fitted on the other folds, shape (n, K).
 
         The machines are not trained again: their outputs are honest already.
+
+        Parameters
+        ----------
+        codebook, class_index, sample_weight
+            As in `Decoder.fit`.
+        outputs : Outputs
+            Honest outputs of the training rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
         """
         log_p = self._prior_log_proba(codebook, class_index, sample_weight)
         for held, kept, fold in outputs.held_out(class_index, FOLDS):
@@ -123,6 +224,19 @@ def tie_break(codebook: Codebook, margins: Array, size: float) -> Array:
 
     Added to a score that moves in steps of at least 2 size, it decides ties and nothing else. In one-vs-all
     coding it lets the largest output win, as Van Gestel et al. 2002, §5 do.
+
+    Parameters
+    ----------
+    codebook : Codebook
+        The codebook behind the outputs.
+    margins : ndarray of shape (n, L)
+        The outputs.
+    size : float
+        Half of the smallest step of the score.
+
+    Returns
+    -------
+    ndarray of shape (n, K)
     """
     agreement = margins @ codebook.matrix.T.astype(np.float64)
     largest = np.abs(agreement).max(axis=1, keepdims=True)
@@ -130,7 +244,15 @@ def tie_break(codebook: Codebook, margins: Array, size: float) -> Array:
 
 
 def check_pairwise(codebook: Codebook, name: str) -> None:
-    """Raise ValueError unless every column sets one class against one other."""
+    """Raise ValueError unless every column sets one class against one other.
+
+    Parameters
+    ----------
+    codebook : Codebook
+        The codebook.
+    name : str
+        What needs such a codebook.
+    """
     if not codebook.is_pairwise:
         raise ValueError(f'{name} needs one machine for every pair of classes: choose coding="one-vs-one"')
 
@@ -142,6 +264,21 @@ def prior_shift(
 
     The training priors are the weighted shares of the classes among the rows a decoder learned from. Where no priors
     are given, nothing is to be carried and the shift is zero; classes without a row keep what they have too.
+
+    Parameters
+    ----------
+    priors : ndarray of shape (K,) or None
+        The class probabilities to expect in use.
+    class_index : ndarray of int, shape (n,)
+        The classes of the training rows.
+    n_classes : int
+        K.
+    sample_weight : ndarray of shape (n,) or None
+        Row weights.
+
+    Returns
+    -------
+    ndarray of shape (K,)
 
     Examples
     --------
@@ -157,7 +294,19 @@ def prior_shift(
 
 
 def reweighted(log_p: Array, shift: Array) -> Array:
-    """Return log-posteriors under other priors: log p + shift, normalised, shape (n, K)."""
+    """Return log-posteriors under other priors: log p + shift, normalised, shape (n, K).
+
+    Parameters
+    ----------
+    log_p : ndarray of shape (n, K)
+        Log-posteriors.
+    shift : ndarray of shape (K,)
+        See `prior_shift`.
+
+    Returns
+    -------
+    ndarray of shape (n, K)
+    """
     if not shift.any():
         return log_p
     shifted = log_p + shift

@@ -35,6 +35,15 @@ class Argmax(Decoder):
         The learned scales; None where nothing is learned. A machine that does no better than chance on the rows
         (π ≤ 0, which would turn it around) or has no boundary (w = 0) keeps the scale it has, π = 1.
 
+    See Also
+    --------
+    Mixture : A full matrix in the place of one scale per machine.
+    Hamming : The nearest codeword, for any codebook.
+
+    References
+    ----------
+    .. [1] E. Mayoraz and E. Alpaydın, "Support Vector Machines for Multi-Class Classification", IDIAP-RR 98-06, 1998.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -64,7 +73,18 @@ class Argmax(Decoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> Argmax:
-        """Store the codebook and learn the scales."""
+        """Store the codebook and learn the scales.
+
+        Parameters
+        ----------
+        codebook, outputs, class_index, priors, sample_weight
+            As in `Decoder.fit`.
+
+        Returns
+        -------
+        Argmax
+            The fitted decoder.
+        """
         super().fit(codebook, outputs, class_index)
         self.scale_ = None
         if self.learns:
@@ -81,7 +101,18 @@ class Argmax(Decoder):
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a codebook in which some class has no machine of its own, and a scale that does not exist."""
+        """Refuse a codebook in which some class has no machine of its own, and a scale that does not exist.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         if self.scale not in (None, "norm", *_LEARNED):
             raise ValueError(
                 f'unknown scale {self.scale!r}; choose None, "norm", {", ".join(map(repr, _LEARNED))}'
@@ -90,7 +121,18 @@ class Argmax(Decoder):
             raise ValueError('argmax needs one machine for every class: choose coding="one-vs-all"')
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return every class's own output, scaled, shape (n, K)."""
+        """Return every class's own output, scaled, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            The largest in a row gives its label.
+        """
         if self.scale == "norm":
             margins = over_norms(outputs)
         else:
@@ -101,20 +143,50 @@ class Argmax(Decoder):
 
 
 def over_norms(outputs: Outputs) -> Array:
-    """Return the margins times π_w = 1/‖w‖, eqs. (3)–(4): signed distances to the machines' boundaries."""
+    """Return the margins times π_w = 1/‖w‖, eqs. (3)–(4): signed distances to the machines' boundaries.
+
+    Parameters
+    ----------
+    outputs : Outputs
+        The outputs of the machines for n rows. They must carry ``norms``.
+
+    Returns
+    -------
+    ndarray of shape (n, L)
+    """
     if outputs.norms is None:
         raise ValueError('scale="norm" needs machines that know the norms of their weights')
     return outputs.margins * positive_ratio(np.ones_like(outputs.norms), outputs.norms)
 
 
 def positive_ratio(above: Array, below: Array) -> Array:
-    """Return above/below where it is a positive number and one elsewhere."""
+    """Return above/below where it is a positive number and one elsewhere.
+
+    Parameters
+    ----------
+    above, below : ndarray
+        Arrays of one shape.
+
+    Returns
+    -------
+    ndarray
+    """
     valid = (above > 0.0) & (below > 0.0)
     return np.divide(above, below, out=np.ones_like(below), where=valid)
 
 
 def one_vs_rest(codebook: Codebook) -> Array:
-    """Return whether column l sets class k alone against all others, shape (K, L)."""
+    """Return whether column l sets class k alone against all others, shape (K, L).
+
+    Parameters
+    ----------
+    codebook : Codebook
+        The codebook.
+
+    Returns
+    -------
+    ndarray of bool, shape (K, L)
+    """
     # One +1 and K - 1 times -1: no other column with a +1 has this sum.
     one_vs_rest = codebook.matrix.sum(axis=0) == 2 - codebook.n_classes
     return (codebook.matrix == 1) & one_vs_rest

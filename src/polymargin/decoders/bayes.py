@@ -38,6 +38,26 @@ class Bayes(ProbabilisticDecoder):
         training rows already, so these are equal, or, where priors are given, the priors over those frequencies.
     noise_ : ndarray of shape (L,) or None
         The honest noise variances; None for the machines' own.
+
+    See Also
+    --------
+    Softmax, Coupling : Probabilities that need no variances.
+
+    References
+    ----------
+    .. [1] T. Van Gestel, J. A. K. Suykens, G. Lanckriet, A. Lambrechts, B. De Moor and J. Vandewalle, "Multiclass
+           LS-SVMs: Moderated Outputs and Coding-Decoding Schemes", Neural Processing Letters 15, 2002.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = StandardScaler().fit_transform(X)
+    >>> model = LSSVMClassifier(kernel="rbf", decoding=Bayes(update="sequential")).fit(X, y)
+    >>> model.predict_proba(X[:1]).round(1)
+    array([[1., 0., 0.]])
     """
 
     needs_variances = True
@@ -60,7 +80,18 @@ class Bayes(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> Bayes:
-        """Store the codebook and what the priors come to, and measure the noise."""
+        """Store the codebook and what the priors come to, and measure the noise.
+
+        Parameters
+        ----------
+        codebook, outputs, class_index, priors, sample_weight
+            As in `Decoder.fit`.
+
+        Returns
+        -------
+        Bayes
+            The fitted decoder.
+        """
         super().fit(codebook, outputs, class_index)
         shift = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
         self.log_priors_ = shift - logsumexp(shift)
@@ -74,14 +105,35 @@ class Bayes(ProbabilisticDecoder):
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse parameters that do not exist."""
+        """Refuse parameters that do not exist.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         if self.update not in ("joint", "sequential"):
             raise ValueError(f'unknown update {self.update!r}; choose "joint" or "sequential"')
         if self.noise not in ("honest", "model"):
             raise ValueError(f'unknown noise {self.noise!r}; choose "honest" or "model"')
 
     def log_proba(self, outputs: Outputs) -> Array:
-        """Return the log-posteriors, shape (n, K)."""
+        """Return the log-posteriors, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         noise = outputs.noise if self.noise_ is None else self.noise_
         if outputs.variances is None or noise is None:
             raise ValueError("Bayesian decoding needs outputs with variances: use least-squares machines")

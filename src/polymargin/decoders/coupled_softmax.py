@@ -26,7 +26,7 @@ _SIGNIFICANCE = 2.0
 N_FOLDS = 2
 #: The gradient norm at which the fits of the folds end.
 _CROSS_TOL = 1e-7
-#: Outputs that hardly differ are not blown up: what is left in them is how each row's absence moves its surroundings.
+#: Lower bound on the scale of the outputs: below it, leave-one-out margins are dominated by the leave-one-out shift.
 _LEAST_SPREAD = 0.25
 #: Outputs smaller than this are treated as zero; a first guess that varies by less than this is rounding.
 SMALLEST_OUTPUT, _CONSTANT = 1e-9, 1e-6
@@ -100,6 +100,20 @@ class CoupledSoftmax(ProbabilisticDecoder):
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
 
+    See Also
+    --------
+    Coupling : The first guess.
+    Softmax : The softmax without a first guess.
+    polymargin.solvers.softmax.fit_softmax : The problem that is solved.
+    polymargin.solvers.tempering.temper : How far the probabilities are trusted.
+
+    References
+    ----------
+    .. [1] T.-F. Wu, C.-J. Lin and R. C. Weng, "Probability Estimates for Multi-class Classification by Pairwise
+           Coupling", Journal of Machine Learning Research 5, 2004.
+    .. [2] C. Bravo, G. L'Huillier, J. L. Lobato and R. Weber, "Probability Estimation for Multiclass Problems
+           Combining SVMs and Neural Networks", Neural Network World, 2010.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -127,7 +141,18 @@ class CoupledSoftmax(ProbabilisticDecoder):
         self.tol = tol
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse parameters that make no sense."""
+        """Refuse parameters that make no sense.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         if self.ridge is not None and not self.ridge >= 0.0:
             raise ValueError(f"ridge must be None or a number that is not negative, not {self.ridge!r}")
         if not self.smoothing >= 0.0:
@@ -144,7 +169,18 @@ class CoupledSoftmax(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> CoupledSoftmax:
-        """Fit the coupling, then the softmax around it."""
+        """Fit the coupling, then the softmax around it.
+
+        Parameters
+        ----------
+        codebook, outputs, class_index, priors, sample_weight
+            As in `Decoder.fit`.
+
+        Returns
+        -------
+        CoupledSoftmax
+            The fitted decoder.
+        """
         super().fit(codebook, outputs, class_index)
         assert outputs is not None
         weights = np.ones(class_index.size) if sample_weight is None else sample_weight
@@ -171,7 +207,17 @@ class CoupledSoftmax(ProbabilisticDecoder):
     def cross_fit(
         self, codebook: Codebook, outputs: Outputs, class_index: Array, *, sample_weight: Array | None = None
     ) -> Array:
-        """Return cross-fitted log-probabilities, with the ridge chosen by them unless it is given, shape (n, K)."""
+        """Return cross-fitted log-probabilities, with the ridge chosen by them unless it is given, shape (n, K).
+
+        Parameters
+        ----------
+        codebook, outputs, class_index, sample_weight
+            As in `ProbabilisticDecoder.cross_fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         super().fit(codebook, outputs, class_index)
         weights = np.ones(class_index.size) if sample_weight is None else sample_weight
         self._cross_fit(outputs, class_index, weights)
@@ -321,7 +367,17 @@ class CoupledSoftmax(ProbabilisticDecoder):
         return replace(fit, scale=scale, intercept=fit.intercept + offset - scale * middle)
 
     def log_proba(self, outputs: Outputs) -> Array:
-        """Return the logarithms of the class probabilities, shape (n, K)."""
+        """Return the logarithms of the class probabilities, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         log_p = self.fit_.log_proba(*self._read(outputs.margins.clip(*self.range_)))
         return reweighted(contaminated(log_p, self.log_prior_, self.contamination_), self.prior_shift_)
 
@@ -348,7 +404,17 @@ class CoupledSoftmax(ProbabilisticDecoder):
 
 
 def default_ridge(codebook: Codebook) -> float:
-    """Return the ridge for outputs of unit variance where nothing is known yet."""
+    """Return the ridge for outputs of unit variance where nothing is known yet.
+
+    Parameters
+    ----------
+    codebook : Codebook
+        The codebook behind the outputs.
+
+    Returns
+    -------
+    float
+    """
     return max(codebook.n_classes, codebook.n_columns) / 2
 
 

@@ -44,6 +44,25 @@ class Coupling(ProbabilisticDecoder):
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
 
+    See Also
+    --------
+    CoupledSoftmax : Coupling as the first guess of a softmax.
+    polymargin.solvers.coupling.couple, polymargin.solvers.coupling.bradley_terry : The methods.
+    polymargin.solvers.platt.fit_sigmoids : The sigmoids.
+
+    References
+    ----------
+    .. [1] C. Bravo, G. L'Huillier, J. L. Lobato and R. Weber, "Probability Estimation for Multiclass Problems
+           Combining SVMs and Neural Networks", Neural Network World, 2010.
+    .. [2] T.-F. Wu, C.-J. Lin and R. C. Weng, "Probability Estimates for Multi-class Classification by Pairwise
+           Coupling", Journal of Machine Learning Research 5, 2004.
+    .. [3] T. Hastie and R. Tibshirani, "Classification by Pairwise Coupling", Advances in Neural Information
+           Processing Systems 10, MIT Press, 1998.
+    .. [4] D. Price, S. Knerr, L. Personnaz and G. Dreyfus, "Pairwise Neural Network Classifiers with Probabilistic
+           Outputs", Advances in Neural Information Processing Systems 7, MIT Press, 1994.
+    .. [5] T.-K. Huang, R. C. Weng and C.-J. Lin, "Generalized Bradley-Terry Models and Multi-class Probability
+           Estimates", Journal of Machine Learning Research 7, 2006.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -63,7 +82,18 @@ class Coupling(ProbabilisticDecoder):
         self.in_sample = in_sample
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a method that does not exist or cannot read this codebook."""
+        """Refuse a method that does not exist or cannot read this codebook.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         if self.method not in (None, "bradley-terry", *METHODS):
             raise ValueError(
                 f'unknown method {self.method!r}; choose None, {", ".join(map(repr, METHODS))} or "bradley-terry"'
@@ -80,7 +110,18 @@ class Coupling(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> Coupling:
-        """Fit a sigmoid to the outputs of every machine."""
+        """Fit a sigmoid to the outputs of every machine.
+
+        Parameters
+        ----------
+        codebook, outputs, class_index, priors, sample_weight
+            As in `Decoder.fit`.
+
+        Returns
+        -------
+        Coupling
+            The fitted decoder.
+        """
         super().fit(codebook, outputs, class_index)
         assert outputs is not None
         self.method_ = self.method or ("wlw2" if codebook.is_pairwise else "bradley-terry")
@@ -94,7 +135,17 @@ class Coupling(ProbabilisticDecoder):
         return self
 
     def log_proba(self, outputs: Outputs) -> Array:
-        """Return the logarithms of the coupled probabilities, shape (n, K)."""
+        """Return the logarithms of the coupled probabilities, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         r = self.sigmoids_.proba(outputs.margins)
         if self.method_ == "bradley-terry":
             p = bradley_terry(r, self.codebook_.matrix, self.column_weights_)
@@ -110,7 +161,18 @@ class Coupling(ProbabilisticDecoder):
 
 @lru_cache
 def pairs_in_order(codebook: Codebook) -> tuple[Array, Array]:
-    """Return the columns of the pairs (0, 1), (0, 2), …, and whether the first class is on the positive side."""
+    """Return the columns of the pairs (0, 1), (0, 2), …, and whether the first class is on the positive side.
+
+    Parameters
+    ----------
+    codebook : Codebook
+        One-vs-one.
+
+    Returns
+    -------
+    columns : ndarray of int, shape (L,)
+    forward : ndarray of bool, shape (L,)
+    """
     positive, negative = codebook.matrix.argmax(axis=0), codebook.matrix.argmin(axis=0)
     columns = np.lexsort((np.maximum(positive, negative), np.minimum(positive, negative)))
     return columns, (positive < negative)[columns]

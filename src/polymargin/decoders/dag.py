@@ -10,14 +10,57 @@ from polymargin.outputs import Outputs
 
 
 class Dag(Decoder):
-    """Duels in a row: the first class meets the last, the loser leaves, until one class is left."""
+    """Duels in a row: the first class meets the last, the loser leaves, until one class is left.
+
+    See Also
+    --------
+    Votes : All duels count.
+
+    References
+    ----------
+    .. [1] J. C. Platt, N. Cristianini and J. Shawe-Taylor, "Large Margin DAGs for Multiclass Classification", Advances
+           in Neural Information Processing Systems 12, MIT Press, 2000.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = StandardScaler().fit_transform(X)
+    >>> model = LSSVMClassifier(kernel="rbf", coding="one-vs-one", decoding=Dag()).fit(X, y)
+    >>> model.predict(X[:3])
+    array([0, 0, 0])
+    """
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a codebook that is not one-vs-one."""
+        """Refuse a codebook that is not one-vs-one.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         check_pairwise(codebook, "the decision graph")
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return the round in which each class left, shape (n, K); the winner has the last."""
+        """Return the round in which each class left, shape (n, K); the winner has the last.
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            The largest in a row gives its label.
+        """
         matrix = self.codebook_.matrix
         n_rows, n_classes = outputs.margins.shape[0], self.codebook_.n_classes
         plus, minus = (matrix == 1).argmax(axis=0), (matrix == -1).argmax(axis=0)

@@ -26,18 +26,60 @@ class Loss(Decoder):
     ----------
     loss : {"squared", "hinge", "logistic", "exponential"}, default="squared"
         "squared" is the loss the least-squares machines are trained with, "hinge" that of the SVM.
+
+    See Also
+    --------
+    Hamming : Signs in the place of outputs.
+
+    References
+    ----------
+    .. [1] E. L. Allwein, R. E. Schapire and Y. Singer, "Reducing Multiclass to Binary: A Unifying Approach for Margin
+           Classifiers", Journal of Machine Learning Research 1, 2000.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = StandardScaler().fit_transform(X)
+    >>> model = LSSVMClassifier(kernel="rbf", coding="one-vs-one", decoding=Loss("hinge")).fit(X, y)
+    >>> model.predict(X[:3])
+    array([0, 0, 0])
     """
 
     def __init__(self, loss: str = "squared"):
         self.loss = loss
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a loss that does not exist."""
+        """Refuse a loss that does not exist.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         if self.loss not in LOSSES:
             raise ValueError(f"unknown loss {self.loss!r}; choose one of {', '.join(LOSSES)}")
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return minus the total losses, shape (n, K)."""
+        """Return minus the total losses, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            The largest in a row gives its label.
+        """
         loss, margins, matrix = LOSSES[self.loss], outputs.margins, self.codebook_.matrix
         total = loss(margins) @ (matrix.T == 1) + loss(-margins) @ (matrix.T == -1)
         at_zero = float(loss(np.zeros(1))[0])

@@ -31,6 +31,15 @@ class Mixture(Decoder):
     matrix_ : ndarray of shape (K, L)
         M; where the outputs are linearly dependent, the one of least norm.
 
+    See Also
+    --------
+    Argmax : One scale per machine.
+    Stack : Any classifier in the place of the matrix.
+
+    References
+    ----------
+    .. [1] E. Mayoraz and E. Alpaydın, "Support Vector Machines for Multi-Class Classification", IDIAP-RR 98-06, 1998.
+
     Examples
     --------
     Least-squares machines have these very targets, so in one-vs-all coding little is left to mix. (Hinge machines
@@ -59,7 +68,18 @@ class Mixture(Decoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> Mixture:
-        """Learn the mixture matrix by weighted least squares."""
+        """Learn the mixture matrix by weighted least squares.
+
+        Parameters
+        ----------
+        codebook, outputs, class_index, priors, sample_weight
+            As in `Decoder.fit`.
+
+        Returns
+        -------
+        Mixture
+            The fitted decoder.
+        """
         super().fit(codebook, outputs, class_index)
         assert outputs is not None
         targets = np.where(class_index[:, np.newaxis] == np.arange(codebook.n_classes), 1.0, -1.0)
@@ -71,5 +91,16 @@ class Mixture(Decoder):
         return self
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return M g of every row, shape (n, K)."""
+        """Return M g of every row, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            The largest in a row gives its label.
+        """
         return outputs.margins @ self.matrix_.T

@@ -13,9 +13,18 @@ from polymargin.solvers.softmax import log_softmax
 class PlainSoftmax(ProbabilisticDecoder):
     """Class probabilities p ∝ exp(output of the class's own machine), which learns nothing.
 
-    It needs a machine for every class, or the one machine of two classes, whose output f counts as −f and +f. Nobody
-    has taught the outputs of machines to be log-probabilities, so these probabilities are as good as the machines
-    happen to be scaled; the decoder ``Softmax`` learns the scale.
+    It needs a machine for every class, or the one machine of two classes, whose output f counts as −f and +f. The
+    machines are not trained to give log-probabilities, so these probabilities are only as good as the scale of their
+    outputs; `Softmax` learns the scale.
+
+    See Also
+    --------
+    Softmax : Learns the scale of the outputs.
+
+    References
+    ----------
+    .. [1] M. Gönen, A. G. Tanuğur and E. Alpaydın, "Multiclass Posterior Probability Support Vector Machines", IEEE
+           Transactions on Neural Networks 19, 2008.
 
     Examples
     --------
@@ -37,13 +46,35 @@ class PlainSoftmax(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> PlainSoftmax:
-        """Store the codebook, and what carries the probabilities over to other priors, if these are given."""
+        """Store the codebook, and what carries the probabilities over to other priors, if these are given.
+
+        Parameters
+        ----------
+        codebook, outputs, class_index, priors, sample_weight
+            As in `Decoder.fit`.
+
+        Returns
+        -------
+        PlainSoftmax
+            The fitted decoder.
+        """
         super().fit(codebook, outputs, class_index)
         self.shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a codebook in which the outputs are not those of the classes."""
+        """Refuse a codebook in which the outputs are not those of the classes.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         if not _one_output_per_class(codebook):
             raise ValueError(
                 "the softmax without parameters needs one machine for every class, and no others: choose "
@@ -51,7 +82,17 @@ class PlainSoftmax(ProbabilisticDecoder):
             )
 
     def log_proba(self, outputs: Outputs) -> Array:
-        """Return the log-softmax of the outputs, shape (n, K)."""
+        """Return the log-softmax of the outputs, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         matrix = self.codebook_.matrix
         if self.codebook_.n_classes == 2:
             scores = outputs.margins @ matrix.T.astype(np.float64)

@@ -85,6 +85,19 @@ class Softmax(ProbabilisticDecoder):
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
 
+    See Also
+    --------
+    CoupledSoftmax : A softmax around a first guess.
+    PlainSoftmax : The softmax without parameters.
+    polymargin.solvers.softmax.fit_softmax, polymargin.solvers.softmax_hidden.fit_hidden : The problems that are solved.
+
+    References
+    ----------
+    .. [1] C. Bravo, G. L'Huillier, J. L. Lobato and R. Weber, "Probability Estimation for Multiclass Problems
+           Combining SVMs and Neural Networks", Neural Network World, 2010.
+    .. [2] J. C. Platt, "Probabilistic Outputs for Support Vector Machines and Comparisons to Regularized Likelihood
+           Methods", Advances in Large Margin Classifiers, MIT Press, 2000.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -123,7 +136,18 @@ class Softmax(ProbabilisticDecoder):
         self.random_state = random_state
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse parameters that make no sense."""
+        """Refuse parameters that make no sense.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         if self.hidden is not None and self.hidden < 1:
             raise ValueError(f"hidden must be None or at least one unit, not {self.hidden!r}")
         if self.ridge is not None and not self.ridge >= 0.0:
@@ -146,7 +170,18 @@ class Softmax(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> Softmax:
-        """Train the network on the outputs."""
+        """Train the network on the outputs.
+
+        Parameters
+        ----------
+        codebook, outputs, class_index, priors, sample_weight
+            As in `Decoder.fit`.
+
+        Returns
+        -------
+        Softmax
+            The fitted decoder.
+        """
         super().fit(codebook, outputs, class_index)
         assert outputs is not None
         self.prior_shift_ = prior_shift(priors, class_index, codebook.n_classes, sample_weight)
@@ -197,7 +232,17 @@ class Softmax(ProbabilisticDecoder):
         return network.fit
 
     def log_proba(self, outputs: Outputs) -> Array:
-        """Return the logarithms of the class probabilities, shape (n, K)."""
+        """Return the logarithms of the class probabilities, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         logits = outputs.margins @ self.beta_.T + self.intercept_
         return reweighted(log_softmax(logits), self.prior_shift_)
 
@@ -210,6 +255,24 @@ def choose_ridge(
     The search walks downhill from a middle value in steps of a factor of ten, each fold starting from its fit with
     the ridge before, and ends in the lowest point of a parabola through the best ridge and its neighbours.
     ``parameters`` go to `fit_softmax`.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, d)
+        What the softmax reads.
+    targets : ndarray of shape (n, K)
+        For every row a distribution over the classes.
+    weights : ndarray of shape (n,)
+        Row weights.
+    folds : list of ndarray of int
+        The rows of every fold.
+    **parameters
+        For `fit_softmax`.
+
+    Returns
+    -------
+    ridge : float
+    path : dict of float to float
     """
     if features.size * targets.shape[1] > _MANY:
         features = features.astype(np.float32)

@@ -40,6 +40,15 @@ class Stack(ProbabilisticDecoder):
     estimator_ : classifier
         The fitted classifier.
 
+    See Also
+    --------
+    Mixture : A linear map of the outputs.
+    Softmax : A softmax of a linear map.
+
+    References
+    ----------
+    .. [1] E. Mayoraz and E. Alpaydın, "Support Vector Machines for Multi-Class Classification", IDIAP-RR 98-06, 1998.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -73,7 +82,18 @@ class Stack(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> Stack:
-        """Train the classifier on the outputs."""
+        """Train the classifier on the outputs.
+
+        Parameters
+        ----------
+        codebook, outputs, class_index, priors, sample_weight
+            As in `Decoder.fit`.
+
+        Returns
+        -------
+        Stack
+            The fitted decoder.
+        """
         super().fit(codebook, outputs, class_index)
         assert outputs is not None
         estimator = _linear_svms() if self.estimator is None else clone(self.estimator)
@@ -83,18 +103,50 @@ class Stack(ProbabilisticDecoder):
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a scale that does not exist."""
+        """Refuse a scale that does not exist.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         if self.scale not in (None, "norm"):
             raise ValueError(f'unknown scale {self.scale!r}; choose None or "norm"')
 
     def log_proba(self, outputs: Outputs) -> Array:
-        """Return the logarithms of the classifier's probabilities, shape (n, K)."""
+        """Return the logarithms of the classifier's probabilities, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         proba = self._all_classes(self.estimator_.predict_proba(self._features(outputs)), missing=0.0)
         # No probability is so small that its logarithm could not be taken.
         return np.log(np.maximum(proba, np.finfo(np.float64).tiny))
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return the log-probabilities, or else the classifier's decision function or predictions, shape (n, K)."""
+        """Return the log-probabilities, or else the classifier's decision function or predictions, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            The largest in a row gives its label.
+        """
         if self.probabilistic:
             return self.log_proba(outputs)
         values = self._decisions(self._features(outputs))

@@ -10,14 +10,57 @@ from polymargin.outputs import Outputs
 
 
 class Votes(Decoder):
-    """The class that wins most of its duels; ties go to the larger sum of outputs."""
+    """The class that wins most of its duels; ties go to the larger sum of outputs.
+
+    See Also
+    --------
+    Dag : Duels in a row.
+    Coupling : Probabilities from the same machines.
+
+    References
+    ----------
+    .. [1] J. H. Friedman, "Another Approach to Polychotomous Classification", Stanford University, 1996.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> X = StandardScaler().fit_transform(X)
+    >>> model = LSSVMClassifier(kernel="rbf", coding="one-vs-one", decoding=Votes()).fit(X, y)
+    >>> model.predict(X[:3])
+    array([0, 0, 0])
+    """
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a codebook that is not one-vs-one."""
+        """Refuse a codebook that is not one-vs-one.
+
+        Parameters
+        ----------
+        codebook : Codebook
+            The codebook behind the outputs.
+
+        Raises
+        ------
+        ValueError
+            If the decoder cannot be used, and why.
+        """
         check_pairwise(codebook, "voting")
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return the number of duels won (a draw counts one half), ties broken, shape (n, K)."""
+        """Return the number of duels won (a draw counts one half), ties broken, shape (n, K).
+
+        Parameters
+        ----------
+        outputs : Outputs
+            The outputs of the machines for n rows.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+            The largest in a row gives its label.
+        """
         balance = np.sign(outputs.margins) @ self.codebook_.matrix.T.astype(np.float64)
         votes = 0.5 * (balance + self.codebook_.n_classes - 1)
         return votes + tie_break(self.codebook_, outputs.margins, 0.25)
