@@ -133,57 +133,6 @@ class TrainingRows:
         """The size of the base matrix among all rows."""
         return float(self.base_bytes) * self.X.shape[0] ** 2
 
-<<<<<<< HEAD:src/polymargin/rows.py
-=======
-    def base_among(self, rows: Array) -> Array:
-        """Return the kernel's base matrix among some of the rows, which nobody may change."""
-        whole = self.whole_base
-        return self.kernel.base_among(self.X, rows) if whole is None else _among(whole, rows)
-
-    @remembered
-    def finite(self) -> bool:
-        """Whether the base matrix among all rows has neither infinite nor undefined entries."""
-        return bool(np.isfinite(self._base).all())
-
-    def share_gram(self, gamma: float) -> None:
-        """Compute the kernel's values among all rows once, for whoever will ask for them with this gamma."""
-        whole = self.whole_base
-        if whole is None or self._shared_gram[0] == gamma:
-            return
-        values = np.empty(whole.shape[:2])
-
-        def fill(start: int) -> None:
-            values[start : start + _STRIP] = self.kernel.apply(whole[start : start + _STRIP], gamma)
-
-        with np.errstate(over="ignore", invalid="ignore"):
-            in_threads(fill, range(0, len(whole), _STRIP))
-        self.__dict__["_shared_gram"] = gamma, values
-
-    @remembered
-    def _shared_gram(self) -> tuple[float, Array | None]:
-        return np.nan, None
-
-    def shared_gram(self, gamma: float) -> Array | None:
-        """Return the kernel's values among all rows for one gamma, if they were computed to be shared."""
-        known, values = self._shared_gram
-        return values if known == gamma else None
-
-    def shared_gram_among(self, rows: Array, gamma: float) -> Array | None:
-        """Return the kernel's values among some rows, a new array, if those among all were computed to be shared."""
-        values = self.shared_gram(gamma)
-        if values is None:
-            return None
-        part = _among(values, rows)
-        return part.copy() if part is values else part
-
-    def release(self) -> None:
-        """Forget the base matrix, the kernel's values and the features."""
-        self.__dict__.pop("_base", None)
-        self.__dict__.pop("_known_features", None)
-        self.__dict__.pop("_shared_gram", None)
-
-    @remembered
->>>>>>> 09c4503 (Blend's base is a real array with two numbers for every two rows, not a complex one):src/polymargin/machines/_rows.py
     def distinct(self) -> DistinctRows:
         """Return the different rows of every class: those that differ in content, soft label or weight.
 

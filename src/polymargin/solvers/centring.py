@@ -41,6 +41,16 @@ class Centring:
         g, the weighted mean of r.
     lift : float
         κ, the eigenvalue of A that belongs to q.
+
+    See Also
+    --------
+    centre : The centring of a Gram matrix.
+
+    Examples
+    --------
+    >>> centring, A = centre(np.array([[2.0, 0.0], [0.0, 2.0]]), np.ones(2))
+    >>> centring.row_means, centring.grand_mean, centring.targets(np.array([[1.0], [3.0]]))[0].ravel()
+    (array([1., 1.]), 1.0, array([-1.,  1.]))
     """
 
     weights: Array
@@ -70,19 +80,52 @@ class Centring:
         return np.sqrt(self.weights / self.total)
 
     def targets(self, Y: Array) -> tuple[Array, Array]:
-        """Return D(Y − ȳ), shape (n, L), and the weighted means ȳ, shape (L,)."""
+        """Return D(Y − ȳ), shape (n, L), and the weighted means ȳ, shape (L,).
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, L)
+            Targets, in columns.
+
+        Returns
+        -------
+        targets : ndarray of shape (n, L)
+        means : ndarray of shape (L,)
+        """
         means = self.weights @ Y / self.total
         return self.roots[:, np.newaxis] * (Y - means), means
 
     def cross(self, K_new: Array) -> Array:
-        """Return the centred kernel between new rows and training rows, shape (m, n), times √s."""
+        """Return the centred kernel between new rows and training rows, shape (m, n), times √s.
+
+        Parameters
+        ----------
+        K_new : ndarray of shape (m, n)
+            Kernel values between new rows and training rows.
+
+        Returns
+        -------
+        ndarray of shape (m, n)
+        """
         centred = K_new - (K_new @ self.weights / self.total)[:, np.newaxis]
         centred -= self.row_means - self.grand_mean
         centred *= self.roots
         return centred
 
     def diagonal(self, k_new: Array, K_new: Array) -> Array:
-        """Return the centred K(x, x) of new rows, shape (m,), from K(x, x) and K(x, training rows)."""
+        """Return the centred K(x, x) of new rows, shape (m,), from K(x, x) and K(x, training rows).
+
+        Parameters
+        ----------
+        k_new : ndarray of shape (m,)
+            K(x, x).
+        K_new : ndarray of shape (m, n)
+            K(x, training rows).
+
+        Returns
+        -------
+        ndarray of shape (m,)
+        """
         return k_new - 2.0 * (K_new @ self.weights / self.total) + self.grand_mean
 
 
@@ -90,6 +133,18 @@ def centre(K: Array, weights: Array) -> tuple[Centring, Array]:
     """Return the centring of a Gram matrix and the centred matrix A.
 
     K is overwritten; A is in Fortran order, ready for LAPACK.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        The Gram matrix.
+    weights : ndarray of shape (n,)
+        The row weights s, all positive.
+
+    Returns
+    -------
+    centring : Centring
+    A : ndarray of shape (n, n)
     """
     total = float(weights.sum())
     row_means = K @ weights / total
@@ -108,7 +163,17 @@ def centre(K: Array, weights: Array) -> tuple[Centring, Array]:
 
 
 def add_outer(A: Array, factor: float, vector: Array) -> None:
-    """Add factor times the vector times its transpose to A, a few rows at a time: a second matrix costs more."""
+    """Add factor times the vector times its transpose to A, a few rows at a time: a second matrix costs more.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        The matrix, changed in place.
+    factor : float
+        The factor.
+    vector : ndarray of shape (n,)
+        The vector.
+    """
     if (vector == vector[0]).all():
         A += factor * vector[0] ** 2
         return

@@ -54,6 +54,26 @@ def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Arra
     weights : ndarray of shape (K, K) or (K (K − 1)/2,), or None
         The q_ik of "ht", the number of rows of the two classes; None: all equal. The others have no weights.
 
+    Returns
+    -------
+    ndarray of shape (n, K)
+
+    See Also
+    --------
+    bradley_terry : Coupling for any codebook.
+    polymargin.solvers.platt.fit_sigmoids : Probabilities of dichotomies from margins.
+
+    References
+    ----------
+    .. [1] T.-F. Wu, C.-J. Lin and R. C. Weng, "Probability Estimates for Multi-class Classification by Pairwise
+           Coupling", Journal of Machine Learning Research 5, 2004.
+    .. [2] T. Hastie and R. Tibshirani, "Classification by Pairwise Coupling", Advances in Neural Information
+           Processing Systems 10, MIT Press, 1998.
+    .. [3] D. Price, S. Knerr, L. Personnaz and G. Dreyfus, "Pairwise Neural Network Classifiers with Probabilistic
+           Outputs", Advances in Neural Information Processing Systems 7, MIT Press, 1994.
+    .. [4] C. Bravo, G. L'Huillier, J. L. Lobato and R. Weber, "Probability Estimation for Multiclass Problems
+           Combining SVMs and Neural Networks", Neural Network World, 2010.
+
     Examples
     --------
     >>> p = np.array([[0.5, 0.3, 0.2]])
@@ -237,6 +257,19 @@ def bradley_terry(r: Array, matrix: Array, weights: Array | None = None, prior: 
         n_l, such as the number of rows a column was trained on; None: all equal.
     prior : float, default=1e-4
         δ.
+
+    Returns
+    -------
+    ndarray of shape (n, K)
+
+    See Also
+    --------
+    couple : Coupling for pairs of classes.
+
+    References
+    ----------
+    .. [1] T.-K. Huang, R. C. Weng and C.-J. Lin, "Generalized Bradley-Terry Models and Multi-class Probability
+           Estimates", Journal of Machine Learning Research 7, 2006.
 
     Examples
     --------

@@ -81,6 +81,17 @@ class Solution:
     n_iter : int
         Newton steps.
     status : Status
+
+    See Also
+    --------
+    fit_kernel_logistic : The fit.
+
+    Examples
+    --------
+    >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
+    >>> solution = fit_kernel_logistic(np.outer(x, x), np.eye(2)[[0, 0, 1, 1]], np.ones(4), C=1.0)
+    >>> solution.status.name, solution.logits.argmax(axis=1)
+    ('CONVERGED', array([0, 0, 1, 1]))
     """
 
     a: Array
@@ -92,13 +103,34 @@ class Solution:
     status: Status
 
     def scaled(self, factor: float) -> Solution:
-        """Return a start for C times a factor: the same functions."""
+        """Return a start for C times a factor: the same functions.
+
+        Parameters
+        ----------
+        factor : float
+            The new C over the old one.
+
+        Returns
+        -------
+        Solution
+        """
         return replace(self, a=self.a / factor)
 
     def extrapolated(self, other: Solution, share: float) -> Solution:
         """Return a start beyond this solution, as seen from another one: this + share · (this − other).
 
         Both are starts for the same C.
+
+        Parameters
+        ----------
+        other : Solution
+            The solution to go away from.
+        share : float
+            How far to go.
+
+        Returns
+        -------
+        Solution
         """
         return replace(
             self,
@@ -107,14 +139,38 @@ class Solution:
         )
 
     def transferred(self, gram: Array, weights: Array, C: float) -> Solution:
-        """Return a start for another Gram matrix and C: the same coefficients and the same mean of the logits."""
+        """Return a start for another Gram matrix and C: the same coefficients and the same mean of the logits.
+
+        Parameters
+        ----------
+        gram : ndarray of shape (n, n)
+            The new Gram matrix.
+        weights : ndarray of shape (n,)
+            Row weights.
+        C : float
+            The new C.
+
+        Returns
+        -------
+        Solution
+        """
         shares = weights / weights.sum()
         intercept = shares @ self.logits - C * (gram @ shares) @ self.a
         return replace(self, intercept=intercept - intercept.mean())
 
 
 def matrices_needed(n_classes: int) -> int:
-    """Return how many matrices of n×n numbers a fit with its leave-one-out logits holds at once."""
+    """Return how many matrices of n×n numbers a fit with its leave-one-out logits holds at once.
+
+    Parameters
+    ----------
+    n_classes : int
+        K.
+
+    Returns
+    -------
+    int
+    """
     return n_classes + 7
 
 
@@ -148,10 +204,22 @@ def fit_kernel_logistic(
     start : Solution or None
         Where to begin, see `Solution.scaled`; None for zero functions and the logarithms of the class frequencies.
 
+    Returns
+    -------
+    Solution
+
     Raises
     ------
     numpy.linalg.LinAlgError
         If the Gram matrix is not positive semidefinite.
+
+    See Also
+    --------
+    fit_and_leave_one_out : With leave-one-out logits.
+
+    References
+    ----------
+    .. [1] C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine Learning", MIT Press, 2006.
     """
     return _fit(gram, targets, weights, C, tol, max_iter, start)[0]
 
@@ -178,6 +246,16 @@ def fit_and_leave_one_out(
         The rows behind them.
     C, tol, max_iter, start
         As in `fit_kernel_logistic`.
+
+    Returns
+    -------
+    solution : Solution
+    logits : ndarray of shape (N, K)
+        Up to a constant per row.
+
+    See Also
+    --------
+    leave_one_out_logits : The logits alone, from a solution.
     """
     targets, weights = rows.merged()
     solution, hessian = _fit(gram, targets, weights, C, tol, max_iter, start)
@@ -301,6 +379,10 @@ def leave_one_out_logits(
         The optimum.
     rows : Observations or None
         The rows behind the cells that were fitted; None if every cell is one row.
+
+    Returns
+    -------
+    ndarray of shape (N, K)
     """
     if rows is None:
         rows = Observations(np.arange(len(targets)), targets, weights)

@@ -38,7 +38,17 @@ class LeftOut:
 
     @classmethod
     def of(cls, groups: Array) -> LeftOut:
-        """Return the groups from the name of every row's group, shape (n,)."""
+        """Return the groups from the name of every row's group, shape (n,).
+
+        Parameters
+        ----------
+        groups : ndarray of shape (n,)
+            The group of every row.
+
+        Returns
+        -------
+        LeftOut
+        """
         number, sizes = np.unique(groups, return_inverse=True, return_counts=True)[1:]
         order = np.argsort(number, kind="stable")
         starts = np.cumsum(sizes) - sizes
@@ -61,6 +71,10 @@ class LeftOut:
             P_GG of every group, in the order of `blocks`; with a last axis where the columns have ridges of their own.
         solution : ndarray of shape (n, L)
             ã.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
         """
         errors = np.empty_like(solution)
         for rows, P in zip(self.blocks, P_blocks, strict=True):
@@ -74,11 +88,31 @@ class LeftOut:
         return errors
 
     def blocks_of(self, P: Array) -> list[Array]:
-        """Return P_GG of every group from the whole matrix."""
+        """Return P_GG of every group from the whole matrix.
+
+        Parameters
+        ----------
+        P : ndarray of shape (n, n)
+            The matrix.
+
+        Returns
+        -------
+        list of ndarray
+        """
         return [P[rows[:, :, np.newaxis], rows[:, np.newaxis, :]] for rows in self.blocks]
 
     def outer(self, errors: Array, adjoint: Array) -> Any:
-        """Return the block-diagonal matrix of the symmetric part of Σ_l e_l u_lᵀ within groups, sparse, (n, n)."""
+        """Return the block-diagonal matrix of the symmetric part of Σ_l e_l u_lᵀ within groups, sparse, (n, n).
+
+        Parameters
+        ----------
+        errors, adjoint : ndarray of shape (n, L)
+            e and u, in columns.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+        """
         rows, columns, values = [], [], []
         for places in self.blocks:
             product = np.einsum("gil,gjl->gij", errors[places], adjoint[places])
@@ -91,7 +125,19 @@ class LeftOut:
 
 
 def inverse_blocks(inverse_triangle: Array, left_out: LeftOut) -> list[Array]:
-    """Return the blocks of (LLᵀ)⁻¹ from L⁻¹: the inner products of its columns."""
+    """Return the blocks of (LLᵀ)⁻¹ from L⁻¹: the inner products of its columns.
+
+    Parameters
+    ----------
+    inverse_triangle : ndarray of shape (n, n)
+        L⁻¹.
+    left_out : LeftOut
+        The groups.
+
+    Returns
+    -------
+    list of ndarray
+    """
     blocks = []
     for rows in left_out.blocks:
         columns = inverse_triangle[:, rows]

@@ -25,19 +25,56 @@ _LARGEST_EXPONENT = 700.0
 
 @dataclass(frozen=True)
 class Sigmoids:
-    """One sigmoid per column: P(+ | z) = 1/(1 + exp(−(slope z + intercept))); Platt's A and B are their negatives."""
+    """One sigmoid per column: P(+ | z) = 1/(1 + exp(−(slope z + intercept))); Platt's A and B are their negatives.
+
+    Parameters
+    ----------
+    slope, intercept : ndarray of shape (L,)
+        The sigmoids.
+    gradient_norm : ndarray of shape (L,)
+        The largest entries of the gradients, per unit of weight and on standardised margins.
+
+    See Also
+    --------
+    fit_sigmoids : The fit.
+
+    Examples
+    --------
+    >>> Sigmoids(np.array([2.0]), np.array([0.0]), np.array([0.0])).proba(np.array([[0.0], [1.0]])).round(2)
+    array([[0.5 ],
+           [0.88]])
+    """
 
     slope: Array
     intercept: Array
-    #: The largest entry of the gradient, per unit of weight and on standardised margins.
     gradient_norm: Array
 
     def logits(self, margins: Array) -> Array:
-        """Return the log-odds of the positive side, shape (n, L)."""
+        """Return the log-odds of the positive side, shape (n, L).
+
+        Parameters
+        ----------
+        margins : ndarray of shape (n, L)
+            The outputs.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
         return margins * self.slope + self.intercept
 
     def proba(self, margins: Array) -> Array:
-        """Return the probabilities of the positive side, shape (n, L)."""
+        """Return the probabilities of the positive side, shape (n, L).
+
+        Parameters
+        ----------
+        margins : ndarray of shape (n, L)
+            The outputs.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
         # 1/(1 + exp(−u)) in one array; NumPy's exponential is vectorised, which SciPy's expit is not.
         p = self.logits(margins)
         np.negative(p, out=p)
@@ -70,6 +107,21 @@ def fit_sigmoids(
         Whether a sigmoid that would fall is replaced by the share of the sides: honest margins that speak for the other
         side say nothing that could be trusted.
 
+    Returns
+    -------
+    Sigmoids
+
+    See Also
+    --------
+    polymargin.solvers.coupling.couple : Class probabilities from those of the machines.
+
+    References
+    ----------
+    .. [1] J. C. Platt, "Probabilistic Outputs for Support Vector Machines and Comparisons to Regularized Likelihood
+           Methods", Advances in Large Margin Classifiers, MIT Press, 2000.
+    .. [2] H.-T. Lin, C.-J. Lin and R. C. Weng, "A Note on Platt's Probabilistic Outputs for Support Vector Machines",
+           Machine Learning 68, 2007.
+
     Examples
     --------
     >>> z = np.array([[-2.0], [-1.0], [1.0], [2.0]])
@@ -93,6 +145,19 @@ def rows_used(margins: Array, signs: Array, weights: Array) -> tuple[Array, Arra
     """Return margins, sides and weights of the rows that each column uses, side by side, shape (L, m).
 
     Columns that use fewer rows than others are filled up with rows of no weight.
+
+    Parameters
+    ----------
+    margins, signs : ndarray of shape (n, L)
+        As for `fit_sigmoids`.
+    weights : ndarray of shape (n,)
+        Row weights.
+
+    Returns
+    -------
+    margins : ndarray of shape (L, m)
+    positive : ndarray of bool, shape (L, m)
+    weights : ndarray of shape (L, m)
     """
     used = ((signs != 0) & (weights > 0.0)[:, np.newaxis]).T
     counts = used.sum(axis=1)
@@ -138,6 +203,26 @@ def newton_steps(
 
     Return where they are least, and the largest entries of the gradients there. A column whose step gains less than its
     ``least_gain``, shape (L,), takes no other.
+
+    Parameters
+    ----------
+    x, targets, weights : ndarray of shape (L, m)
+        The margins, the probabilities to reach, and the weights, of which those of a column sum to one.
+    theta : ndarray of shape (2, L)
+        Where to start: slopes and intercepts.
+    least_gain : ndarray of shape (L,) or None
+        A column whose step gains less takes no other; None: no such limit.
+
+    Returns
+    -------
+    theta : ndarray of shape (2, L)
+    norm : ndarray of shape (L,)
+        The largest entries of the gradients.
+
+    References
+    ----------
+    .. [1] H.-T. Lin, C.-J. Lin and R. C. Weng, "A Note on Platt's Probabilistic Outputs for Support Vector Machines",
+           Machine Learning 68, 2007.
     """
     powers = np.stack([np.square(x), x, np.ones_like(x)], axis=1)
     signs = 2.0 * targets - 1.0

@@ -26,26 +26,71 @@ _REMEDY = "use a positive definite kernel, a smaller C, or standardised features
 
 
 class Factor(Protocol):
-    """A factorisation of A + εI for every column's ridge ε."""
+    """A factorisation of A + εI for every column's ridge ε.
+
+    See Also
+    --------
+    CholeskyFactor, SpectralFactor, polymargin.solvers.thin.ThinFactor : Those that there are.
+    """
 
     def solve(self, Y: Array) -> Array:
-        """Return (A + ε_l I)⁻¹ y_l for every column l, shape (n, L)."""
+        """Return (A + ε_l I)⁻¹ y_l for every column l, shape (n, L).
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, L)
+            Right-hand sides.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
 
     def inverse_diagonal(self) -> Array:
-        """Return the diagonals of (A + ε_l I)⁻¹, shape (n, L)."""
+        """Return the diagonals of (A + ε_l I)⁻¹, shape (n, L).
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
 
     def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
-        """Return the blocks of (A + ε I)⁻¹ that belong to groups of rows, see `LeftOut.errors`."""
+        """Return the blocks of (A + ε I)⁻¹ that belong to groups of rows, see `LeftOut.errors`.
+
+        Parameters
+        ----------
+        left_out : LeftOut
+            The groups.
+
+        Returns
+        -------
+        list of ndarray
+        """
 
     def log_determinants(self) -> Array:
-        """Return log det(A + ε_l I), shape (L,)."""
+        """Return log det(A + ε_l I), shape (L,).
+
+        Returns
+        -------
+        ndarray of shape (L,)
+        """
 
 
 class WholeFactor(Factor, Protocol):
     """A factorisation that can be asked about any direction, not only about those of the rows."""
 
     def quadratic(self, V: Array) -> Array:
-        """Return vᵀ(A + ε_l I)⁻¹v for every row v of V, shape (m, L); V may be overwritten."""
+        """Return vᵀ(A + ε_l I)⁻¹v for every row v of V, shape (m, L); V may be overwritten.
+
+        Parameters
+        ----------
+        V : ndarray of shape (m, n)
+            Directions, in rows.
+
+        Returns
+        -------
+        ndarray of shape (m, L)
+        """
 
 
 class NotPositiveDefinite(np.linalg.LinAlgError):
@@ -54,38 +99,99 @@ class NotPositiveDefinite(np.linalg.LinAlgError):
 
 @dataclass(frozen=True)
 class CholeskyFactor:
-    """A + εI = LLᵀ for one ridge; L is the lower triangle of ``lower``."""
+    """A + εI = LLᵀ for one ridge; L is the lower triangle of ``lower``.
+
+    See Also
+    --------
+    cholesky : The factorisation.
+
+    Examples
+    --------
+    >>> cholesky(np.diag([1.0, 3.0]), 1.0, n_columns=1).solve(np.ones((2, 1))).ravel()
+    array([0.5 , 0.25])
+    """
 
     lower: Array
     n_columns: int
 
     def solve(self, Y: Array) -> Array:
-        """Return (A + εI)⁻¹Y."""
+        """Return (A + εI)⁻¹Y.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, L)
+            Right-hand sides.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
         return _lapack.solve_factored(self.lower, Y)
 
     def inverse_diagonal(self) -> Array:
-        """Return the diagonal of the inverse, the same for every column."""
+        """Return the diagonal of the inverse, the same for every column.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
         return np.repeat(inverse_diagonal(self.lower)[:, np.newaxis], self.n_columns, axis=1)
 
     def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
-        """Return the blocks of the inverse, the same for every column."""
+        """Return the blocks of the inverse, the same for every column.
+
+        Parameters
+        ----------
+        left_out : LeftOut
+            The groups.
+
+        Returns
+        -------
+        list of ndarray
+        """
         inverse = np.array(self.lower, order="F")
         _lapack.invert_triangle(inverse)
         return inverse_blocks(inverse, left_out)
 
     def log_determinants(self) -> Array:
-        """Return the log-determinant, the same for every column."""
+        """Return the log-determinant, the same for every column.
+
+        Returns
+        -------
+        ndarray of shape (L,)
+        """
         return np.full(self.n_columns, 2.0 * np.log(np.diagonal(self.lower)).sum())
 
     def quadratic(self, V: Array) -> Array:
-        """Return |L⁻¹v|², the same for every column."""
+        """Return |L⁻¹v|², the same for every column.
+
+        Parameters
+        ----------
+        V : ndarray of shape (m, n)
+            Directions, in rows.
+
+        Returns
+        -------
+        ndarray of shape (m, L)
+        """
         half, _ = lapack.dtrtrs(self.lower, np.asfortranarray(V.T), lower=1, overwrite_b=1)
         return np.repeat(np.einsum("nm,nm->m", half, half)[:, np.newaxis], self.n_columns, axis=1)
 
 
 @dataclass(frozen=True)
 class SpectralFactor:
-    """A = UΛUᵀ, with one ridge per column."""
+    """A = UΛUᵀ, with one ridge per column.
+
+    See Also
+    --------
+    spectral : The decomposition.
+
+    Examples
+    --------
+    >>> spectral(np.diag([1.0, 3.0]), np.array([1.0, 5.0])).solve(np.ones((2, 2))).round(3)
+    array([[0.5  , 0.167],
+           [0.25 , 0.125]])
+    """
 
     eigenvalues: Array
     vectors: Array
@@ -96,30 +202,93 @@ class SpectralFactor:
         return 1.0 / (self.eigenvalues[:, np.newaxis] + self.ridges)
 
     def solve(self, Y: Array) -> Array:
-        """Return (A + ε_l I)⁻¹ y_l for every column."""
+        """Return (A + ε_l I)⁻¹ y_l for every column.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, L)
+            Right-hand sides.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
         return self.vectors @ (self._inverses * (self.vectors.T @ Y))
 
     def inverse_diagonal(self) -> Array:
-        """Return the diagonals of the inverses."""
+        """Return the diagonals of the inverses.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
         return np.square(self.vectors) @ self._inverses
 
     def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
-        """Return the blocks of the inverses, one of every column."""
+        """Return the blocks of the inverses, one of every column.
+
+        Parameters
+        ----------
+        left_out : LeftOut
+            The groups.
+
+        Returns
+        -------
+        list of ndarray
+        """
         parts = [self.vectors[rows] for rows in left_out.blocks]
         inverses = self._inverses
         return [np.einsum("gin,gjn,nl->gijl", part, part, inverses, optimize=True) for part in parts]
 
     def log_determinants(self) -> Array:
-        """Return the log-determinants."""
+        """Return the log-determinants.
+
+        Returns
+        -------
+        ndarray of shape (L,)
+        """
         return np.log(self.eigenvalues[:, np.newaxis] + self.ridges).sum(axis=0)
 
     def quadratic(self, V: Array) -> Array:
-        """Return vᵀ(A + ε_l I)⁻¹v for every row and column."""
+        """Return vᵀ(A + ε_l I)⁻¹v for every row and column.
+
+        Parameters
+        ----------
+        V : ndarray of shape (m, n)
+            Directions, in rows.
+
+        Returns
+        -------
+        ndarray of shape (m, L)
+        """
         return np.square(V @ self.vectors) @ self._inverses
 
 
 def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
-    """Factor A + ridge I for `n_columns` columns; A is kept."""
+    """Factor A + ridge I for `n_columns` columns; A is kept.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        Symmetric.
+    ridge : float
+        ε.
+    n_columns : int
+        L.
+
+    Returns
+    -------
+    CholeskyFactor
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If A + ridge I has no Cholesky factor.
+
+    See Also
+    --------
+    spectral : Many ridges.
+    """
     shifted = np.array(A, order="F")
     shifted[np.diag_indices_from(shifted)] += ridge
     if not _lapack.factor(shifted):
@@ -131,14 +300,34 @@ def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
 
 
 def inverse_diagonal(lower: Array) -> Array:
-    """Return the diagonal of (LLᵀ)⁻¹, shape (n,), for half the price of the whole: the squares of L⁻¹ added up."""
+    """Return the diagonal of (LLᵀ)⁻¹, shape (n,), for half the price of the whole: the squares of L⁻¹ added up.
+
+    Parameters
+    ----------
+    lower : ndarray of shape (n, n)
+        L, in Fortran order.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
     inverse = np.array(lower, order="F")
     _lapack.invert_triangle(inverse)
     return np.einsum("ij,ij->j", inverse, inverse)
 
 
 def symmetric_inverse(lower: Array) -> Array:
-    """Return the whole inverse from a Cholesky factor with zeros above its diagonal, which is overwritten."""
+    """Return the whole inverse from a Cholesky factor with zeros above its diagonal, which is overwritten.
+
+    Parameters
+    ----------
+    lower : ndarray of shape (n, n)
+        L, in Fortran order.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+    """
     _lapack.invert_factored(lower)
     # The other half fills the zeros.
     lower += lower.T
@@ -147,7 +336,28 @@ def symmetric_inverse(lower: Array) -> Array:
 
 
 def spectral(A: Array, ridges: Array) -> SpectralFactor:
-    """Decompose A once for many ridges, one per column."""
+    """Decompose A once for many ridges, one per column.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        Symmetric.
+    ridges : ndarray of shape (L,)
+        ε.
+
+    Returns
+    -------
+    SpectralFactor
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If some A + ridge I is not positive definite.
+
+    See Also
+    --------
+    cholesky : One ridge.
+    """
     eigenvalues, vectors = np.linalg.eigh(A)
     if eigenvalues[0] + ridges.min() <= 0.0:
         raise NotPositiveDefinite(
@@ -158,7 +368,17 @@ def spectral(A: Array, ridges: Array) -> SpectralFactor:
 
 
 def unbiased_diagonal(factor: Factor, centring: Centring, ridges: Array) -> Array:
-    """Return the diagonals of the inverses of A + ε without the bias direction, shape (n, L)."""
+    """Return the diagonals of the inverses of A + ε without the bias direction, shape (n, L).
+
+    Parameters
+    ----------
+    factor, centring, ridges
+        As for `left_out_errors`.
+
+    Returns
+    -------
+    ndarray of shape (n, L)
+    """
     bias = np.square(centring.bias_direction)[:, np.newaxis] / (centring.lift + ridges)
     return factor.inverse_diagonal() - bias
 
@@ -187,6 +407,10 @@ def left_out_errors(
         The groups of rows that are left out together; None: every row by itself.
     diagonal : ndarray of shape (n, L) or None
         The diagonal of the inverse without the bias direction, if it is known.
+
+    Returns
+    -------
+    ndarray of shape (n, L)
     """
     if left_out is None or left_out.single:
         return solution / (unbiased_diagonal(factor, centring, ridges) if diagonal is None else diagonal)

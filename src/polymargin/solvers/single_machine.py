@@ -97,6 +97,18 @@ def solve(
     -------
     Solution
 
+    See Also
+    --------
+    solve_path : Several C.
+    polymargin.solvers.smo.solve : Two classes.
+
+    References
+    ----------
+    .. [1] J. Weston and C. Watkins, "Multi-class Support Vector Machines", CSD-TR-98-04, Royal Holloway, University of
+           London, 1998.
+    .. [2] M. Gönen, A. G. Tanuğur and E. Alpaydın, "Multiclass Posterior Probability Support Vector Machines", IEEE
+           Transactions on Neural Networks 19, 2008.
+
     Examples
     --------
     >>> import numpy as np
@@ -120,6 +132,22 @@ def solve_path(
     """Solve the same problem for several C, each from the solution before.
 
     It is fastest for ascending C. The parameters are those of `solve`, ``max_iter`` is for each C.
+
+    Parameters
+    ----------
+    gram, labels, tol, max_iter, sample_weight
+        As in `solve`.
+    C : sequence of float
+        The costs of a unit of slack.
+
+    Returns
+    -------
+    list of Solution
+        One for each C.
+
+    See Also
+    --------
+    solve : One C.
 
     Examples
     --------

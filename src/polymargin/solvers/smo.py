@@ -65,6 +65,17 @@ class Solution:
         max F_i − min F_j, over the rows that can go up and down; below tol if converged.
     duality_gap : float
         Primal minus dual objective, never negative up to rounding.
+
+    See Also
+    --------
+    solve : The solver.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> solution = solve(np.eye(2), [1, -1], upper=10.0)
+    >>> solution.support, solution.coefficients, solution.status.name
+    (array([0, 1]), array([ 1., -1.]), 'CONVERGED')
     """
 
     alpha: Array
@@ -92,7 +103,17 @@ class Solution:
         return self.duality_gap - self.objective
 
     def is_optimal(self, eps: float = 1e-3) -> bool:
-        """Tell whether no pair of rows violates the optimality conditions by more than eps."""
+        """Tell whether no pair of rows violates the optimality conditions by more than eps.
+
+        Parameters
+        ----------
+        eps : float, default=1e-3
+            The violation allowed.
+
+        Returns
+        -------
+        bool
+        """
         return self.kkt_violation <= eps
 
 
@@ -133,6 +154,18 @@ def solve(
     -------
     Solution
 
+    See Also
+    --------
+    solve_path : Several boxes.
+    polymargin.solvers.smo_dichotomies.solve_dichotomies : Many problems on one training set.
+
+    References
+    ----------
+    .. [1] R.-E. Fan, P.-H. Chen and C.-J. Lin, "Working Set Selection Using Second Order Information for Training
+           Support Vector Machines", Journal of Machine Learning Research 6, 2005.
+    .. [2] M. Gönen, A. G. Tanuğur and E. Alpaydın, "Multiclass Posterior Probability Support Vector Machines", IEEE
+           Transactions on Neural Networks 19, 2008.
+
     Examples
     --------
     >>> import numpy as np
@@ -159,6 +192,22 @@ def solve_path(
     """Solve the same problem in the boxes ``scale * upper``, each from the solution before.
 
     It is fastest for ascending scales. The parameters are those of `solve`.
+
+    Parameters
+    ----------
+    gram, signs, upper, linear, tol, max_iter, budget
+        As in `solve`.
+    scales : sequence of float
+        The factors of ``upper``.
+
+    Returns
+    -------
+    list of Solution
+        One for each scale.
+
+    See Also
+    --------
+    solve : One box.
 
     Examples
     --------

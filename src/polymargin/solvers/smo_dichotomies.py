@@ -40,6 +40,15 @@ class Dichotomy:
     alpha0 : array of shape (n,), optional
         Where to start, zeros if not given. It must be feasible up to rounding, 0 ≤ alpha0 ≤ upper and
         Σ signs alpha0 = 0; on a path, in the first box.
+
+    See Also
+    --------
+    solve_dichotomies : The solver.
+
+    Examples
+    --------
+    >>> Dichotomy([1, -1], 10.0, rows=np.array([2, 5])).rows
+    array([2, 5])
     """
 
     signs: ArrayLike
@@ -71,6 +80,15 @@ def solve_dichotomies(
     budget : int
         Bytes for cached Gram rows, all threads together.
 
+    Returns
+    -------
+    list of L Solution
+
+    See Also
+    --------
+    solve_dichotomies_path : Several boxes.
+    polymargin.solvers.smo_expansion.Expansion : The decision functions.
+
     Examples
     --------
     >>> x = np.array([[-2.0], [-1.0], [1.0], [3.0]])
@@ -99,6 +117,23 @@ def solve_dichotomies_path(
 
     Each solution starts from the one before, best in ascending order; the parameters are those of
     `solve_dichotomies`. ``solved`` is called, in the calling thread, whenever a problem is solved in all boxes.
+
+    Parameters
+    ----------
+    source, problems, tol, max_iter, n_threads, budget
+        As in `solve_dichotomies`.
+    scales : sequence of float
+        The factors of every ``upper``.
+    solved : callable or None
+        See above.
+
+    Returns
+    -------
+    list of lists of Solution
+
+    See Also
+    --------
+    solve_dichotomies : One box.
     """
     scales = [float(scale) for scale in scales]
     gram = _plan(_as_source(source), problems, len(scales), n_threads, budget)

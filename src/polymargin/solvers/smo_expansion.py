@@ -19,7 +19,13 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Block:
-    """Where the coefficients are not zero: some support vectors, and the functions that they enter."""
+    """Where the coefficients are not zero: some support vectors, and the functions that they enter.
+
+    Examples
+    --------
+    >>> Block(slice(0, 2), np.array([0]), np.ones((2, 1))).coefficients.shape
+    (2, 1)
+    """
 
     rows: slice
     columns: Index
@@ -39,6 +45,16 @@ class Expansion:
     blocks : list of Block
         B, float64. Rows of one class take part in the same problems, so in one-vs-one B has one block of K
         − 1 columns for each of the K classes; in one-vs-all it is one block.
+
+    See Also
+    --------
+    polymargin.solvers.smo_dichotomies.solve_dichotomies : The solutions that are joined.
+
+    Examples
+    --------
+    >>> block = Block(slice(0, 2), np.array([0]), np.array([[1.0], [-1.0]]))
+    >>> Expansion(np.array([0, 2]), np.array([0.5]), [block]).evaluate([[3.0, 9.0, 1.0]])
+    array([[2.5]])
     """
 
     support: Index
@@ -48,6 +64,19 @@ class Expansion:
     @classmethod
     def join(cls, n_rows: int, problems: Sequence[Dichotomy], solutions: Sequence[Solution]) -> Expansion:
         """Join the solutions of ``problems`` on a training set of n_rows rows.
+
+        Parameters
+        ----------
+        n_rows : int
+            N, the rows of the training set.
+        problems : sequence of L Dichotomy
+            The problems.
+        solutions : sequence of L Solution
+            Their solutions.
+
+        Returns
+        -------
+        Expansion
 
         Examples
         --------
@@ -92,7 +121,17 @@ class Expansion:
         return dense
 
     def evaluate(self, K: ArrayLike) -> Array:
-        """Return the decision values, shape (m, L), from K of shape (m, N), against all training rows."""
+        """Return the decision values, shape (m, L), from K of shape (m, N), against all training rows.
+
+        Parameters
+        ----------
+        K : array of shape (m, N)
+            Kernel values.
+
+        Returns
+        -------
+        ndarray of shape (m, L)
+        """
         K = np.asarray(K)
         values = np.tile(self.intercepts, (K.shape[0], 1))
         for block in self.blocks:
@@ -100,7 +139,21 @@ class Expansion:
         return values
 
     def decision_values(self, source: LazyGram, X: ArrayLike, n_threads: int = 1) -> Array:
-        """Return the decision values of new rows, shape (m, L): each kernel value is computed once."""
+        """Return the decision values of new rows, shape (m, L): each kernel value is computed once.
+
+        Parameters
+        ----------
+        source : LazyGram
+            The training rows and the kernel.
+        X : array of shape (m, d)
+            New rows.
+        n_threads : int, default=1
+            Blocks of rows that are worked on at a time.
+
+        Returns
+        -------
+        ndarray of shape (m, L)
+        """
         X = np.asarray(X, dtype=np.float64)
         values = np.tile(self.intercepts, (X.shape[0], 1))
         panels = [source.panel(self.support[block.rows]) for block in self.blocks]

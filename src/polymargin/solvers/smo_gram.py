@@ -36,7 +36,12 @@ BLOCK_ROWS = 256
 
 
 class GramSource(Protocol):
-    """What the solver needs to know of a Gram matrix, in memory or not."""
+    """What the solver needs to know of a Gram matrix, in memory or not.
+
+    See Also
+    --------
+    DenseGram, LazyGram, SharedGram : Those that there are.
+    """
 
     n_rows: int
     #: Precision of the rows at first, and the error of one kernel value against the same row in float64.
@@ -49,7 +54,19 @@ class GramSource(Protocol):
         ...
 
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
-        """Return the row source of the problem on the rows ``index`` (None: all), in the given precision."""
+        """Return the row source of the problem on the rows ``index`` (None: all), in the given precision.
+
+        Parameters
+        ----------
+        index : ndarray of int or None
+            The rows of the problem; None: all.
+        dtype : dtype
+            The precision of the rows.
+
+        Returns
+        -------
+        RowSource
+        """
         ...
 
 
@@ -60,6 +77,10 @@ class DenseGram:
     ----------
     K : array of shape (N, N)
         Symmetric; float32 and float64 are kept, anything else becomes float64.
+
+    See Also
+    --------
+    LazyGram : Rows are computed when they are needed.
 
     Examples
     --------
@@ -85,7 +106,19 @@ class DenseGram:
         return float(max(self.K.max(initial=0.0), -self.K.min(initial=0.0)))
 
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
-        """Return the row source of the problem on the rows ``index`` (None: all)."""
+        """Return the row source of the problem on the rows ``index`` (None: all).
+
+        Parameters
+        ----------
+        index : ndarray of int or None
+            The rows of the problem; None: all.
+        dtype : dtype
+            The precision of the rows.
+
+        Returns
+        -------
+        RowSource
+        """
         K = self.K
         if K.dtype != dtype:
             K, index = (K if index is None else K[np.ix_(index, index)]).astype(dtype), None
@@ -101,6 +134,17 @@ class SharedGram(DenseGram):
     order : array of shape (n,)
         The rows to compute, in an order that makes the rows of a problem consecutive as far as possible.
     n_threads : int
+
+    See Also
+    --------
+    LazyGram : What it is computed from.
+
+    Examples
+    --------
+    >>> lazy = LazyGram([[0.0], [1.0], [2.0]], "linear")
+    >>> SharedGram(lazy, np.array([2, 1])).K
+    array([[4., 2.],
+           [2., 1.]], dtype=float32)
     """
 
     def __init__(self, lazy: LazyGram, order: Array, n_threads: int = 1) -> None:
@@ -110,7 +154,19 @@ class SharedGram(DenseGram):
         self.place[order] = np.arange(order.size)
 
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
-        """Return the row source of the problem on the rows ``index`` (None: all)."""
+        """Return the row source of the problem on the rows ``index`` (None: all).
+
+        Parameters
+        ----------
+        index : ndarray of int or None
+            The rows of the problem; None: all.
+        dtype : dtype
+            The precision of the rows.
+
+        Returns
+        -------
+        RowSource
+        """
         if self.dtype != dtype:
             return self.lazy.problem_rows(index, dtype)
         return _dense_rows(self.K, self.place if index is None else self.place[index])
@@ -128,6 +184,11 @@ class LazyGram:
         The kernel's parameters; the degree is a whole number.
     dtype : float32 or float64
         Precision of the kernel values. The solver goes on in float64 by itself where float32 is not enough.
+
+    See Also
+    --------
+    DenseGram : A matrix in memory.
+    polymargin.kernels.Kernel.smo_arguments : The arguments for a kernel.
 
     Examples
     --------
@@ -169,7 +230,19 @@ class LazyGram:
         return float(self._diagonal(self._table).max(initial=0.0))
 
     def problem_rows(self, index: Array | None, dtype: DTypeLike) -> RowSource:
-        """Return the row source of the problem on the rows ``index`` (None: all), with its own copy of X."""
+        """Return the row source of the problem on the rows ``index`` (None: all), with its own copy of X.
+
+        Parameters
+        ----------
+        index : ndarray of int or None
+            The rows of the problem; None: all.
+        dtype : dtype
+            The precision of the rows.
+
+        Returns
+        -------
+        RowSource
+        """
         if self.dtype != dtype:
             table, half_norms = self._features(self._X if index is None else self._X[index], dtype)
         elif index is None:
@@ -184,24 +257,66 @@ class LazyGram:
         )
 
     def features(self, X: Array) -> Features:
-        """Return new rows in the form that `between` takes."""
+        """Return new rows in the form that `between` takes.
+
+        Parameters
+        ----------
+        X : array of shape (m, d)
+            New rows.
+
+        Returns
+        -------
+        tuple of ndarray
+        """
         X = np.asarray(X, dtype=np.float64)
         if X.shape[1] != self.n_features:
             raise ValueError(f"the rows have {X.shape[1]} features, the support vectors {self.n_features}")
         return self._features(X, self.dtype)
 
     def panel(self, rows: Array) -> Features:
-        """Return training rows in the form that `between` takes."""
+        """Return training rows in the form that `between` takes.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Which rows.
+
+        Returns
+        -------
+        tuple of ndarray
+        """
         return np.take(self._table, rows, axis=1), self._half_norms[rows]
 
     def between(self, left: Features, right: Features) -> Array:
-        """Return the kernel values between two sets of rows, shape (m, n)."""
+        """Return the kernel values between two sets of rows, shape (m, n).
+
+        Parameters
+        ----------
+        left, right : tuple of ndarray
+            See `features` and `panel`.
+
+        Returns
+        -------
+        ndarray of shape (m, n)
+        """
         block = np.empty((left[0].shape[1], right[0].shape[1]), dtype=self.dtype)
         self._write_block(block, left, right)
         return block
 
     def dense(self, order: Array | None = None, n_threads: int = 1) -> Array:
-        """Return the Gram matrix of all rows, or of the rows in ``order``."""
+        """Return the Gram matrix of all rows, or of the rows in ``order``.
+
+        Parameters
+        ----------
+        order : ndarray of int or None
+            The rows; None: all.
+        n_threads : int, default=1
+            Blocks that are computed at a time.
+
+        Returns
+        -------
+        ndarray of shape (n, n)
+        """
         table, half_norms = (self._table, self._half_norms) if order is None else self.panel(order)
         diagonal, n = self._diagonal(table), table.shape[1]
         K = np.empty((n, n), dtype=self.dtype)
@@ -262,6 +377,12 @@ class RowPool:
     budget : int
         Bytes for cached rows: half of them for a problem, half for what `restrict` makes of it. A problem
         gets as many slots as fit, two at least.
+
+    Examples
+    --------
+    >>> rows, cache = RowPool(1 << 20).lend(LazyGram([[0.0], [1.0]]), None, np.float32)
+    >>> cache.rows.shape
+    (2, 2)
     """
 
     def __init__(self, budget: int) -> None:
@@ -273,6 +394,20 @@ class RowPool:
         """Return the row source and the cache for one problem; the previous problem's are then void.
 
         Two problems on the same rows, one after the other, share what is cached.
+
+        Parameters
+        ----------
+        source : GramSource
+            The Gram matrix.
+        index : ndarray of int or None
+            The rows of the problem; None: all.
+        dtype : dtype
+            The precision of the rows.
+
+        Returns
+        -------
+        rows : RowSource
+        cache : RowCache
         """
         dtype = np.dtype(dtype)
         if self._lent is not None:
@@ -305,7 +440,22 @@ class RowPool:
 
 
 def restrict(rows: RowSource, cache: RowCache, active: Array) -> tuple[RowSource, RowCache]:
-    """Return source and cache for the problem on some of its rows, with all that ``cache`` has of them."""
+    """Return source and cache for the problem on some of its rows, with all that ``cache`` has of them.
+
+    Parameters
+    ----------
+    rows : RowSource
+        The rows of the problem.
+    cache : RowCache
+        What is known of them.
+    active : ndarray of int
+        The rows to keep.
+
+    Returns
+    -------
+    rows : RowSource
+    cache : RowCache
+    """
     if rows.kind == kernels.DENSE:
         index = rows.index[active]
         fewer = rows._replace(index=index, runs=_runs(index))

@@ -50,6 +50,16 @@ class SoftmaxFit:
         The value that was minimised.
     n_iter : int
         Newton steps.
+
+    See Also
+    --------
+    fit_softmax : The fit.
+
+    Examples
+    --------
+    >>> fit = fit_softmax(np.array([[-1.0], [0.0], [1.0]]), np.array([0, 0, 1]))
+    >>> fit.status.name, fit.coef.shape, fit.scale
+    ('CONVERGED', (1, 2), None)
     """
 
     coef: Array
@@ -66,7 +76,19 @@ class SoftmaxFit:
         return self.status is Status.CONVERGED
 
     def logits(self, features: Array, anchor: Array | None = None) -> Array:
-        """Return s W + X B + b, shape (n, K)."""
+        """Return s W + X B + b, shape (n, K).
+
+        Parameters
+        ----------
+        features : ndarray of shape (n, d)
+            X.
+        anchor : ndarray of shape (n, K) or None
+            W; None if the fit has no anchor.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         logits = features @ self.coef + self.intercept
         if self.scale is not None:
             if anchor is None:
@@ -75,12 +97,33 @@ class SoftmaxFit:
         return logits
 
     def log_proba(self, features: Array, anchor: Array | None = None) -> Array:
-        """Return the logarithms of the class probabilities, shape (n, K)."""
+        """Return the logarithms of the class probabilities, shape (n, K).
+
+        Parameters
+        ----------
+        features, anchor
+            As for `logits`.
+
+        Returns
+        -------
+        ndarray of shape (n, K)
+        """
         return log_softmax(self.logits(features, anchor))
 
 
 def mean_fit(fits: Sequence[SoftmaxFit]) -> SoftmaxFit:
-    """Return the mean of fits to parts of the rows, from where the fit to all rows is not far."""
+    """Return the mean of fits to parts of the rows, from where the fit to all rows is not far.
+
+    Parameters
+    ----------
+    fits : sequence of SoftmaxFit
+        Fits with the same features and classes.
+
+    Returns
+    -------
+    SoftmaxFit
+        Its certificate is that of the first fit.
+    """
     scales = [1.0 if fit.scale is None else fit.scale for fit in fits]
     coef, intercept = (
         sum(parts) / len(fits) for parts in zip(*((f.coef, f.intercept) for f in fits), strict=True)
@@ -93,6 +136,15 @@ def log_softmax(logits: Array) -> Array:
 
     `scipy.special.log_softmax` has the same bits and takes 1.1 to 3.2 times as long, from 2000 rows of ten classes down
     to a single row.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (n, K)
+        The logits.
+
+    Returns
+    -------
+    ndarray of shape (n, K)
     """
     shifted = logits - logits.max(axis=1, keepdims=True)
     shifted -= np.log(np.exp(shifted).sum(axis=1, keepdims=True))
@@ -101,6 +153,19 @@ def log_softmax(logits: Array) -> Array:
 
 def smooth_targets(class_index: Array, n_classes: int, mass: float = 0.0) -> Array:
     """Return n×K targets that leave 1 − mass with a row's own class and spread mass evenly over the others.
+
+    Parameters
+    ----------
+    class_index : ndarray of int, shape (n,)
+        The classes.
+    n_classes : int
+        K.
+    mass : float, default=0.0
+        What the other classes get together.
+
+    Returns
+    -------
+    ndarray of shape (n, K)
 
     Examples
     --------
@@ -118,6 +183,16 @@ def few_features(features: Array) -> tuple[Array, Array]:
 
     A map C of Y is the map V C of X, with the same logits and the same norm; no other map of X with these logits is
     smaller, so that with one ridge for all coefficients the problem in Y is the problem in X.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, d)
+        X.
+
+    Returns
+    -------
+    Y : ndarray of shape (n, r)
+    V : ndarray of shape (d, r)
     """
     left, sizes, right = np.linalg.svd(features, full_matrices=False)
     # Directions of no size but rounding, such as the one that centring takes away, would be blown up.
@@ -170,6 +245,15 @@ def fit_softmax(
         The gradient norm to reach, see `SoftmaxFit.gradient_norm`.
     max_iter : int, default=100
         Newton steps, at most.
+
+    Returns
+    -------
+    SoftmaxFit
+        The map and its certificate.
+
+    See Also
+    --------
+    polymargin.solvers.softmax_hidden.fit_hidden : Logits of bounded rank.
 
     Examples
     --------

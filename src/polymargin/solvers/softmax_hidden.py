@@ -23,7 +23,19 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class HiddenFit:
-    """The two layers and the map they multiply out to."""
+    """The two layers and the map they multiply out to.
+
+    See Also
+    --------
+    fit_hidden, train_epochs : The fits.
+
+    Examples
+    --------
+    >>> X = np.array([[-1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, -1.0]])
+    >>> network = fit_hidden(X, np.eye(4), np.ones(4), 0.1, 2, tol=1e-6, max_iter=100)
+    >>> int(np.linalg.matrix_rank(network.fit.coef)), np.allclose(network.inward @ network.outward, network.fit.coef)
+    (2, True)
+    """
 
     inward: Array  #: T, shape (d, M)
     outward: Array  #: U, shape (M, K)
@@ -51,6 +63,20 @@ def fit_hidden(
         The gradient norm to reach.
     max_iter : int
         Iterations, at most.
+
+    Returns
+    -------
+    HiddenFit
+
+    See Also
+    --------
+    train_epochs : Training that is stopped early.
+    polymargin.solvers.softmax.fit_softmax : The convex problem without a bound on the rank.
+
+    References
+    ----------
+    .. [1] C. Bravo, G. L'Huillier, J. L. Lobato and R. Weber, "Probability Estimation for Multiclass Problems
+           Combining SVMs and Neural Networks", Neural Network World, 2010.
     """
     whole = fit_softmax(features, targets, sample_weight=weights, ridge=ridge, tol=tol)
     # The directions in which the logits vary most.
@@ -82,7 +108,25 @@ def fit_hidden(
 def train_epochs(
     features: Array, targets: Array, weights: Array, ridge: float, hidden: int, epochs: int, random: Any
 ) -> HiddenFit:
-    """Train for a few passes over the data, from small random weights, as networks are when they are stopped early."""
+    """Train for a few passes over the data, from small random weights, as networks are when they are stopped early.
+
+    Parameters
+    ----------
+    features, targets, weights, ridge, hidden
+        As for `fit_hidden`.
+    epochs : int
+        Iterations of L-BFGS, each a pass over the data.
+    random : numpy.random.RandomState
+        For the first weights.
+
+    Returns
+    -------
+    HiddenFit
+
+    See Also
+    --------
+    fit_hidden : Training to convergence.
+    """
     d, n_classes = features.shape[1], targets.shape[1]
     inward = random.normal(size=(d, hidden)) / np.sqrt(max(d, 1))
     outward = random.normal(size=(hidden, n_classes)) / np.sqrt(hidden)

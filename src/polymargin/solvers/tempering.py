@@ -26,6 +26,23 @@ PSEUDO_ROWS = 0.1
 def tempered(log_p: Array, log_prior: Array, u: float) -> Array:
     """Return log p_u, shape (n, K).
 
+    Parameters
+    ----------
+    log_p : ndarray of shape (n, K)
+        Log-probabilities.
+    log_prior : ndarray of shape (K,) or (n, K)
+        The logarithms of the class frequencies.
+    u : float
+        In [0, 1].
+
+    Returns
+    -------
+    ndarray of shape (n, K)
+
+    See Also
+    --------
+    temper : The u of least log-loss.
+
     Examples
     --------
     >>> log_p, log_prior = np.log([[0.9, 0.1]]), np.log([0.5, 0.5])
@@ -46,6 +63,15 @@ def temper(log_p: Array, log_prior: Array, class_index: Array, weights: Array) -
         The logarithms of the class frequencies among the rows that they were learned from.
     class_index, weights : ndarray of shape (n,)
         The classes and weights of the rows.
+
+    Returns
+    -------
+    float
+
+    See Also
+    --------
+    tempered : The probabilities.
+    contamination : Rows that no u explains.
 
     Examples
     --------
@@ -73,6 +99,23 @@ def temper(log_p: Array, log_prior: Array, class_index: Array, weights: Array) -
 def contaminated(log_p: Array, log_prior: Array, share: float) -> Array:
     """Return log((1 − ε) p + ε π), shape (n, K): a share ε of the rows is drawn from the class frequencies alone.
 
+    Parameters
+    ----------
+    log_p : ndarray of shape (n, K)
+        Log-probabilities.
+    log_prior : ndarray of shape (K,) or (n, K)
+        The logarithms of the class frequencies.
+    share : float
+        ε, in [0, 1).
+
+    Returns
+    -------
+    ndarray of shape (n, K)
+
+    See Also
+    --------
+    contamination : The likeliest share.
+
     Examples
     --------
     >>> np.exp(contaminated(np.log([[0.9999, 0.0001]]), np.log([0.5, 0.5]), 0.02)).round(2)
@@ -94,6 +137,15 @@ def contamination(log_p: Array, log_prior: Array, class_index: Array, weights: A
     ----------
     log_p, log_prior, class_index, weights
         As for `temper`.
+
+    Returns
+    -------
+    float
+        ε, between 1e-9 and a half.
+
+    See Also
+    --------
+    contaminated : The probabilities.
 
     Examples
     --------

@@ -38,6 +38,17 @@ class ThinMatrix:
         The features of the rows.
     weights : ndarray of shape (n,)
         The row weights s.
+
+    See Also
+    --------
+    polymargin.kernels.Kernel.features : The features.
+
+    Examples
+    --------
+    >>> from polymargin.kernels import Linear
+    >>> X = np.array([[0.0], [1.0], [5.0]])
+    >>> ThinMatrix(Linear().features(X), np.ones(3)).products
+    array([[14.]])
     """
 
     def __init__(self, features: Features, weights: Array):
@@ -51,22 +62,62 @@ class ThinMatrix:
         self.products: Array = self.rows.T @ self.rows
 
     def scales(self, gamma: float) -> Array:
-        """Return what the features are multiplied by, shape (D,)."""
+        """Return what the features are multiplied by, shape (D,).
+
+        Parameters
+        ----------
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        ndarray of shape (D,)
+        """
         return np.sqrt(self.powers(gamma))
 
     def lift(self, gamma: float) -> float:
-        """Return κ, the mean eigenvalue of A."""
+        """Return κ, the mean eigenvalue of A.
+
+        Parameters
+        ----------
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        float
+        """
         trace = float(self.powers(gamma) @ np.diagonal(self.products))
         lift = trace / max(self.total - 1.0, 1.0)
         return lift if lift > 0.0 else 1.0
 
     def magnitude(self, gamma: float) -> float:
-        """Return the weighted sum of K(x, x), from before centring."""
+        """Return the weighted sum of K(x, x), from before centring.
+
+        Parameters
+        ----------
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        float
+        """
         own = np.diagonal(self.products) + self.total * np.square(self.means)
         return float(self.powers(gamma) @ own) + self.total * abs(self._constant)
 
     def centring(self, gamma: float) -> Centring:
-        """Return how kernel values are centred."""
+        """Return how kernel values are centred.
+
+        Parameters
+        ----------
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        Centring
+        """
         scaled = self.powers(gamma) * self.means
         among_means = float(scaled @ self.means)
         roots = np.sqrt(self.weights)
@@ -74,7 +125,19 @@ class ThinMatrix:
         return Centring(self.weights, self.total, row_means, among_means + self._constant, self.lift(gamma))
 
     def lower(self, gamma: float, ridge: float) -> Array:
-        """Return the Cholesky factor L of M, in Fortran order."""
+        """Return the Cholesky factor L of M, in Fortran order.
+
+        Parameters
+        ----------
+        gamma : float
+            The kernel's parameter.
+        ridge : float
+            ε.
+
+        Returns
+        -------
+        ndarray of shape (D, D)
+        """
         scales = self.scales(gamma)
         M = np.asfortranarray((scales[:, np.newaxis] * self.products * scales).T)
         M[np.diag_indices_from(M)] += ridge
@@ -83,7 +146,21 @@ class ThinMatrix:
         return M
 
     def factor(self, gamma: float, ridge: float, n_columns: int) -> ThinFactor | None:
-        """Return the factorisation of A + ε; None where rounding or overflow would decide what comes of it."""
+        """Return the factorisation of A + ε; None where rounding or overflow would decide what comes of it.
+
+        Parameters
+        ----------
+        gamma : float
+            The kernel's parameter.
+        ridge : float
+            ε.
+        n_columns : int
+            L.
+
+        Returns
+        -------
+        ThinFactor or None
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             scales = self.scales(gamma)
             if not ridge > _LEAST_RIDGE * self.magnitude(gamma):
@@ -103,7 +180,19 @@ class ThinMatrix:
 
 @dataclass(frozen=True)
 class ThinFactor:
-    """A + εI for one ridge, by the Cholesky factor of M; see `polymargin.solvers.ridge.Factor`."""
+    """A + εI for one ridge, by the Cholesky factor of M; see `polymargin.solvers.ridge.Factor`.
+
+    See Also
+    --------
+    ThinMatrix.factor : The factorisation.
+
+    Examples
+    --------
+    >>> from polymargin.kernels import Linear
+    >>> matrix = ThinMatrix(Linear().features(np.array([[0.0], [1.0], [5.0]])), np.ones(3))
+    >>> matrix.factor(1.0, 1.0, n_columns=1).solve(np.array([[-1.0], [0.0], [1.0]])).round(3).ravel()
+    array([-0.333,  0.333,  0.   ])
+    """
 
     matrix: ThinMatrix
     scales: Array
@@ -114,7 +203,17 @@ class ThinFactor:
     n_columns: int
 
     def solve(self, Y: Array) -> Array:
-        """Return (A + εI)⁻¹Y for columns that are orthogonal to the bias direction."""
+        """Return (A + εI)⁻¹Y for columns that are orthogonal to the bias direction.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n, L)
+            Right-hand sides.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
         rows, scales = self.matrix.rows, self.scales[:, np.newaxis]
 
         def explained(columns: Array) -> Array:
@@ -127,13 +226,28 @@ class ThinFactor:
         return solution + rows @ (scales * _lapack.solve_factored(self.lower, wrong))
 
     def inverse_diagonal(self) -> Array:
-        """Return the diagonal of the inverse, the same for every column."""
+        """Return the diagonal of the inverse, the same for every column.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
         bias = self.matrix.weights / self.matrix.total
         diagonal = self.rest / self.ridge + bias / (self.lift + self.ridge)
         return np.repeat(diagonal[:, np.newaxis], self.n_columns, axis=1)
 
     def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
-        """Return the blocks of the inverse, the same for every column."""
+        """Return the blocks of the inverse, the same for every column.
+
+        Parameters
+        ----------
+        left_out : LeftOut
+            The groups.
+
+        Returns
+        -------
+        list of ndarray
+        """
         half = _lapack.solve_factored(self.lower, self.scales[:, np.newaxis] * self.matrix.rows.T)
         half *= self.scales[:, np.newaxis]
         q = np.sqrt(self.matrix.weights / self.matrix.total)
@@ -148,7 +262,12 @@ class ThinFactor:
         return blocks
 
     def log_determinants(self) -> Array:
-        """Return the log-determinant, the same for every column."""
+        """Return the log-determinant, the same for every column.
+
+        Returns
+        -------
+        ndarray of shape (L,)
+        """
         n, D = self.matrix.rows.shape
         of_features = 2.0 * np.log(np.diagonal(self.lower)).sum()
         value = of_features + (n - 1 - D) * np.log(self.ridge) + np.log(self.lift + self.ridge)
@@ -156,7 +275,21 @@ class ThinFactor:
 
 
 def leverage_products(matrix: ThinMatrix, gamma: float, ridge: float) -> Array:
-    """Return diag(g) M⁻¹ diag(g), shape (D, D), g the scales: the leverages are its quadratic forms in F."""
+    """Return diag(g) M⁻¹ diag(g), shape (D, D), g the scales: the leverages are its quadratic forms in F.
+
+    Parameters
+    ----------
+    matrix : ThinMatrix
+        The features.
+    gamma : float
+        The kernel's parameter.
+    ridge : float
+        ε.
+
+    Returns
+    -------
+    ndarray of shape (D, D)
+    """
     scales = matrix.scales(gamma)
     inverse = symmetric_inverse(matrix.lower(gamma, ridge))
     inverse *= scales[:, np.newaxis]

@@ -29,6 +29,16 @@ class Tridiagonal:
         QᵀY.
     eigenvalues : ndarray of shape (n,)
         The eigenvalues of T, which are those of A, ascending.
+
+    See Also
+    --------
+    tridiagonalise : The reduction.
+
+    Examples
+    --------
+    >>> form = tridiagonalise(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([[1.0], [1.0]]))
+    >>> form.eigenvalues, form.solve(1.0).round(2).ravel()
+    (array([1., 3.]), array([0.25, 0.25]))
     """
 
     diagonal: Array
@@ -37,7 +47,19 @@ class Tridiagonal:
     eigenvalues: Array
 
     def solve(self, ridge: float, columns: Array | slice = slice(None)) -> Array:
-        """Return (T + ridge I)⁻¹ QᵀY for the chosen columns, shape (n, L)."""
+        """Return (T + ridge I)⁻¹ QᵀY for the chosen columns, shape (n, L).
+
+        Parameters
+        ----------
+        ridge : float
+            ε.
+        columns : ndarray of int or slice
+            Which columns.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
         rhs = self.columns[:, columns]
         *_, solution, info = lapack.dptsv(self.diagonal + ridge, self.off_diagonal, rhs)
         if info != 0:
@@ -49,6 +71,17 @@ def tridiagonalise(A: Array, Y: Array) -> Tridiagonal:
     """Reduce the symmetric matrix A, shape (n, n), to tridiagonal form and carry Y, shape (n, L), along.
 
     A is overwritten when it is in Fortran order.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        Symmetric.
+    Y : ndarray of shape (n, L)
+        Columns.
+
+    Returns
+    -------
+    Tridiagonal
     """
     n = A.shape[0]
     lwork = int(lapack.dsytrd_lwork(n, lower=1)[0])
