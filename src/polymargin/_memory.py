@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+#: The unit of memory in messages.
 GIB = 2**30
 #: Rows are processed in blocks whose largest temporary stays near this many bytes.
 BLOCK_BYTES = 64 * 2**20

@@ -15,6 +15,7 @@ __all__ = ["Count", "Progress", "Step", "notes", "shown"]
 
 logger = logging.getLogger("polymargin")
 
+#: Where there is no terminal, a line of the log at most so often.
 _SECONDS_BETWEEN_LINES = 10.0
 
 

@@ -34,6 +34,7 @@ Array = NDArray[Any]
 CLIP = 1e-7
 #: Numbers in a block of rows; small enough for the caches.
 _BLOCK = 200_000
+#: The most Newton steps; rows that still move are warned of.
 MAX_ITER = 200
 #: The gradient, per unit of weight, at which a row is done.
 TOL = 1e-11

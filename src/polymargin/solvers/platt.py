@@ -16,6 +16,7 @@ from polymargin.solvers.line_search import backtrack_rows, rounding_of
 
 Array = NDArray[Any]
 
+#: The most Newton steps; ten are usual.
 _MAX_ITER = 100
 #: The gradient, per unit of weight and on standardised margins, at which a fit ends.
 _TOL = 1e-9
