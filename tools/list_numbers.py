@@ -26,8 +26,8 @@ PACKAGE = Path(polymargin.__file__).parent
 TABLE = Path(__file__).parents[1] / "NUMBERS.md"
 HEAD = """# Numbers
 
-Every number that a module defines on the path of `LSSVMClassifier().fit` and `AutoKernelClassifier().fit`, and what it is
-for; written by `python tools/list_numbers.py`. Those that users may change are the fields of `SearchSettings`
+Every number that a module defines on the path of `LSSVMClassifier().fit` and `AutoKernelClassifier().fit`, and what it
+is for; written by `python tools/list_numbers.py`. Those that users may change are the fields of `SearchSettings`
 (`selection/settings.py`) and parameters of estimators and decoders, which are documented there. Bounds of rounding keep
 float64 from answering where it has no digits; sizes and budgets change how long a fit takes, not its answer.
 """
