@@ -36,11 +36,8 @@ CHECKS = {
 INHERITED = {"PR01", "RT01", "YD01"}
 #: Packages whose docstrings are not checked yet.
 LATER = (
-    "polymargin.codebooks",
     "polymargin.comparison",
-    "polymargin.datasets",
     "polymargin.decoders",
-    "polymargin.densities",
     "polymargin.estimators",
     "polymargin.machines",
     "polymargin.metrics",
@@ -87,7 +84,7 @@ def public_objects() -> Iterator[Public]:
                 continue
             seen.add(thing)
             checks = CHECKS - {"PR01"} if inspect.isclass(thing) and _describes_its_fields(thing) else CHECKS
-            yield Public(f"{module_name}.{name}", thing.__module__, frozenset(checks))
+            yield Public(f"{thing.__module__}.{thing.__qualname__}", thing.__module__, frozenset(checks))
             if inspect.isclass(thing):
                 yield from _members(thing, seen)
 

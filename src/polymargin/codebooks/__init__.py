@@ -48,6 +48,26 @@ def resolve_codebook(coding: Any, n_classes: int, random_state: Any = None) -> C
         The number of classes.
     random_state : int, RandomState instance or None
         Used by codings that search at random.
+
+    Returns
+    -------
+    codebook : Codebook
+        One row per class.
+
+    Raises
+    ------
+    ValueError
+        If no coding has this name, the codebook is for another number of classes, or the coding is adaptive, which
+        needs training rows.
+
+    See Also
+    --------
+    grow_codebook : The codebook of an adaptive coding.
+
+    Examples
+    --------
+    >>> resolve_codebook("one-vs-all", 4).n_columns
+    4
     """
     if adaptive_coding(coding) is not None:
         raise ValueError("adaptive coding is grown on training rows: use an estimator, or grow_codebook")

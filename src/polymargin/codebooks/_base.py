@@ -129,7 +129,18 @@ class Codebook:
         return [RowGroup(used[:, columns[0]], np.array(columns)) for columns in groups.values()]
 
     def targets(self, class_index: Array) -> Array:
-        """Return the target of every row in every dichotomy, shape (n, L), from its class index."""
+        """Return the target of every row in every dichotomy, from its class index.
+
+        Parameters
+        ----------
+        class_index : ndarray of int, shape (n,)
+            The class of every row.
+
+        Returns
+        -------
+        targets : ndarray of shape (n, L)
+            -1, 0 or +1.
+        """
         return self.matrix[class_index]
 
     def __eq__(self, other: object) -> bool:

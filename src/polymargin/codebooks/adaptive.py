@@ -62,7 +62,18 @@ class Adaptive:
 
 
 def adaptive_coding(coding: Any) -> Adaptive | None:
-    """Return the `Adaptive` that an estimator's ``coding`` parameter stands for, or None if it is another coding."""
+    """Return the `Adaptive` that an estimator's ``coding`` parameter stands for, or None if it is another coding.
+
+    Parameters
+    ----------
+    coding : Any
+        What was given to an estimator.
+
+    Returns
+    -------
+    adaptive : Adaptive or None
+        The object that was given, or one with the default parameters for ``"adaptive"``.
+    """
     if isinstance(coding, Adaptive):
         return coding
     return Adaptive() if isinstance(coding, str) and coding == "adaptive" else None
@@ -99,6 +110,11 @@ def grow_codebook(
         The parameters; None for the defaults.
     weights : ndarray of shape (n,) or None
         Row weights, which count in the shares of classes.
+
+    Returns
+    -------
+    codebook : Codebook
+        The columns in the order in which they were grown.
 
     Examples
     --------

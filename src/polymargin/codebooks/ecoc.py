@@ -31,6 +31,11 @@ def ecoc(n_classes: int, random_state: Any = None, *, n_tries: int = 10_000) -> 
     n_tries : int
         How many codebooks are tried.
 
+    Returns
+    -------
+    codebook : Codebook
+        Without zeros.
+
     Examples
     --------
     >>> book = ecoc(26, random_state=0)

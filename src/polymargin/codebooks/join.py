@@ -37,6 +37,20 @@ def join(codebooks: Sequence[Codebook], *, merge: bool = True) -> tuple[Codebook
     With ``merge`` a dichotomy that stands in several codebooks is kept once; a column and its complement are the
     same dichotomy. Without it every codebook keeps columns of its own, side by side.
 
+    Parameters
+    ----------
+    codebooks : sequence of Codebook
+        Codebooks of the same number of classes.
+    merge : bool
+        Whether equal dichotomies become one column.
+
+    Returns
+    -------
+    joined : Codebook
+        All the dichotomies.
+    parts : list of Part
+        For each of the codebooks, where its columns are.
+
     Examples
     --------
     >>> from polymargin.codebooks import ecoc, one_vs_all

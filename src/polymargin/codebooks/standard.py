@@ -14,6 +14,16 @@ def one_vs_one(n_classes: int) -> Codebook:
 
     The order of the pairs and the side that is positive are those of scikit-learn's OneVsOneClassifier.
 
+    Parameters
+    ----------
+    n_classes : int
+        The number of classes, K.
+
+    Returns
+    -------
+    codebook : Codebook
+        With K(K - 1)/2 columns.
+
     Examples
     --------
     >>> one_vs_one(3).matrix
@@ -34,6 +44,16 @@ def one_vs_all(n_classes: int) -> Codebook:
 
     With two classes both columns would be the same dichotomy, so there is one.
 
+    Parameters
+    ----------
+    n_classes : int
+        The number of classes, K.
+
+    Returns
+    -------
+    codebook : Codebook
+        With K columns.
+
     Examples
     --------
     >>> one_vs_all(3).matrix
@@ -48,6 +68,16 @@ def one_vs_all(n_classes: int) -> Codebook:
 
 def minimal(n_classes: int) -> Codebook:
     """Return the minimal output coding: class k is written with the ⌈log₂ K⌉ binary digits of k.
+
+    Parameters
+    ----------
+    n_classes : int
+        The number of classes, K.
+
+    Returns
+    -------
+    codebook : Codebook
+        With ⌈log₂ K⌉ columns.
 
     Examples
     --------

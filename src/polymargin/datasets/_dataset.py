@@ -17,7 +17,13 @@ class DatasetNotFound(FileNotFoundError):
 
 
 class Split(NamedTuple):
-    """Row numbers of the official training and test part."""
+    """Row numbers of the official training and test part.
+
+    Attributes
+    ----------
+    train, test : ndarray of int
+        Row numbers.
+    """
 
     train: IntArray
     test: IntArray

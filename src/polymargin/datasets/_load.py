@@ -20,6 +20,13 @@ VARIABLE = "POLYMARGIN_DATA"
 def names() -> tuple[str, ...]:
     """Return the names that `load` knows, sorted.
 
+    Returns
+    -------
+    names : tuple of str
+        Sorted.
+
+    Examples
+    --------
     >>> "wine" in names()
     True
     """
@@ -86,6 +93,16 @@ def load(
 
 def data_files(name: str) -> list[Path]:
     """Return the files that `load` reads for a dataset if the folder ``$POLYMARGIN_DATA`` holds them.
+
+    Parameters
+    ----------
+    name : str
+        The name of a dataset.
+
+    Returns
+    -------
+    files : list of Path
+        Whether they exist or not; none if the variable is not set.
 
     Examples
     --------

@@ -53,6 +53,18 @@ def preprocessor(dataset: Dataset) -> ColumnTransformer:
 def drop_incomplete_rows(dataset: Dataset) -> Dataset:
     """Drop the rows with a missing value; classes may vanish with them (soybean_large: 19 to 15).
 
+    Parameters
+    ----------
+    dataset : Dataset
+        Any dataset.
+
+    Returns
+    -------
+    dataset : Dataset
+        The rows that are complete.
+
+    Examples
+    --------
     >>> drop_incomplete_rows(load("wine"))
     Dataset('wine': 178 rows, 13 features, 3 classes)
     """

@@ -24,14 +24,17 @@ RandomState = int | np.random.RandomState | None
 class Generator(ABC):
     """A joint distribution of x and class that can be drawn from and whose posterior is known.
 
-    Attributes
+    Parameters
     ----------
     name : str
         Short name, the key in `generators()`.
     n_features : int
         Length of x.
-    priors : ndarray of shape (n_classes,)
+    priors : array-like of shape (n_classes,)
         Class probabilities.
+
+    Attributes
+    ----------
     classes : ndarray of shape (n_classes,)
         The labels 0, 1, ..., in the order of the posterior's columns.
     """
@@ -48,30 +51,67 @@ class Generator(ABC):
         Parameters
         ----------
         n_samples : int
-        random_state : int, RandomState or None, default=None
+            The number of rows.
+        random_state : int, RandomState instance or None
+            For the draws.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-        y : ndarray of shape (n_samples,)
+            The rows.
+        y : ndarray of int, shape (n_samples,)
+            Their classes.
         """
         rng = check_random_state(random_state)
         y = rng.choice(len(self.priors), size=n_samples, p=self.priors).astype(np.int64)
         return self._draw(y, rng), y
 
     def log_posterior(self, X: ArrayLike) -> FloatArray:
-        """Return log P(class | x), shape (n_samples, n_classes)."""
+        """Return log P(class | x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Any points.
+
+        Returns
+        -------
+        log_posterior : ndarray of shape (n_samples, n_classes)
+            Logarithms of the true class probabilities.
+        """
         rows: FloatArray = check_array(X, dtype=np.float64)
         if rows.shape[1] != self.n_features:
             raise ValueError(f"{self.name} has {self.n_features} features, X has {rows.shape[1]}.")
         return log_softmax(np.log(self.priors) + self._log_likelihood(rows), axis=1)
 
     def posterior(self, X: ArrayLike) -> FloatArray:
-        """Return the true P(class | x), shape (n_samples, n_classes)."""
+        """Return the true P(class | x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Any points.
+
+        Returns
+        -------
+        posterior : ndarray of shape (n_samples, n_classes)
+            The true class probabilities.
+        """
         return np.exp(self.log_posterior(X))
 
     def bayes_labels(self, X: ArrayLike) -> IntArray:
-        """Return the most probable class of each row, shape (n_samples,): no classifier does better."""
+        """Return the most probable class of each row: no classifier does better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Any points.
+
+        Returns
+        -------
+        labels : ndarray of int, shape (n_samples,)
+            The Bayes classifier's labels.
+        """
         return self.classes[self.log_posterior(X).argmax(axis=1)]
 
     def __repr__(self) -> str:
@@ -255,8 +295,26 @@ def generators() -> Mapping[str, Generator]:
 def make_led7(
     n_samples: int = 600, *, noise: float = 0.1, random_state: RandomState = None
 ) -> tuple[FloatArray, IntArray]:
-    """Draw from the seven-segment display, see `Led7`: X in {0, 1} of shape (n_samples, 7), y in 0..9.
+    """Draw from the seven-segment display, see `Led7`.
 
+    Parameters
+    ----------
+    n_samples : int
+        The number of rows.
+    noise : float
+        Probability that a segment is wrong, strictly between 0 and 1.
+    random_state : int, RandomState instance or None
+        For the draws.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 7)
+        The rows, of zeros and ones.
+    y : ndarray of int, shape (n_samples,)
+        Their classes, from 0 to 9.
+
+    Examples
+    --------
     >>> X, y = make_led7(3, random_state=0)
     >>> X.shape, y.shape
     ((3, 7), (3,))
@@ -265,30 +323,120 @@ def make_led7(
 
 
 def make_waveform(n_samples: int = 5000, *, random_state: RandomState = None) -> tuple[FloatArray, IntArray]:
-    """Draw from the waveform problem, see `Waveform`: X of shape (n_samples, 21), y in 0..2."""
+    """Draw from the waveform problem, see `Waveform`.
+
+    Parameters
+    ----------
+    n_samples : int
+        The number of rows.
+    random_state : int, RandomState instance or None
+        For the draws.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 21)
+        The rows.
+    y : ndarray of int, shape (n_samples,)
+        Their classes, from 0 to 2.
+    """
     return _GENERATORS["waveform"].sample(n_samples, random_state)
 
 
 def make_twonorm(n_samples: int = 7400, *, random_state: RandomState = None) -> tuple[FloatArray, IntArray]:
-    """Draw from N(+a, I), class 0, and N(-a, I), class 1, a = 2/√20 in all 20 coordinates (Breiman, 1996)."""
+    """Draw from N(+a, I), class 0, and N(-a, I), class 1, a = 2/√20 in all 20 coordinates (Breiman, 1996).
+
+    Parameters
+    ----------
+    n_samples : int
+        The number of rows.
+    random_state : int, RandomState instance or None
+        For the draws.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 20)
+        The rows.
+    y : ndarray of int, shape (n_samples,)
+        Their classes, from 0 to 1.
+    """
     return _GENERATORS["twonorm"].sample(n_samples, random_state)
 
 
 def make_r1(n_samples: int = 400, *, random_state: RandomState = None) -> tuple[FloatArray, IntArray]:
-    """Draw from R1 of Gönen et al. (2008), Table I: two wide Gaussians in the plane, priors 0.7 and 0.3."""
+    """Draw from R1 of Gönen et al. (2008), Table I: two wide Gaussians in the plane, priors 0.7 and 0.3.
+
+    Parameters
+    ----------
+    n_samples : int
+        The number of rows.
+    random_state : int, RandomState instance or None
+        For the draws.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The rows.
+    y : ndarray of int, shape (n_samples,)
+        Their classes, from 0 to 1.
+    """
     return _GENERATORS["r1"].sample(n_samples, random_state)
 
 
 def make_r2(n_samples: int = 400, *, random_state: RandomState = None) -> tuple[FloatArray, IntArray]:
-    """Draw from R2 of Gönen et al. (2008), Table I: an upright and a flat Gaussian, priors 0.7 and 0.3."""
+    """Draw from R2 of Gönen et al. (2008), Table I: an upright and a flat Gaussian, priors 0.7 and 0.3.
+
+    Parameters
+    ----------
+    n_samples : int
+        The number of rows.
+    random_state : int, RandomState instance or None
+        For the draws.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The rows.
+    y : ndarray of int, shape (n_samples,)
+        Their classes, from 0 to 1.
+    """
     return _GENERATORS["r2"].sample(n_samples, random_state)
 
 
 def make_r3(n_samples: int = 400, *, random_state: RandomState = None) -> tuple[FloatArray, IntArray]:
-    """Draw from R3 of Gönen et al. (2008), Table I: three wide Gaussians, priors 0.5, 0.3 and 0.2."""
+    """Draw from R3 of Gönen et al. (2008), Table I: three wide Gaussians, priors 0.5, 0.3 and 0.2.
+
+    Parameters
+    ----------
+    n_samples : int
+        The number of rows.
+    random_state : int, RandomState instance or None
+        For the draws.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The rows.
+    y : ndarray of int, shape (n_samples,)
+        Their classes, from 0 to 2.
+    """
     return _GENERATORS["r3"].sample(n_samples, random_state)
 
 
 def make_r4(n_samples: int = 400, *, random_state: RandomState = None) -> tuple[FloatArray, IntArray]:
-    """Draw from R4 of Gönen et al. (2008), Table I: upright, flat and round, priors 0.5, 0.3 and 0.2."""
+    """Draw from R4 of Gönen et al. (2008), Table I: upright, flat and round, priors 0.5, 0.3 and 0.2.
+
+    Parameters
+    ----------
+    n_samples : int
+        The number of rows.
+    random_state : int, RandomState instance or None
+        For the draws.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The rows.
+    y : ndarray of int, shape (n_samples,)
+        Their classes, from 0 to 2.
+    """
     return _GENERATORS["r4"].sample(n_samples, random_state)
