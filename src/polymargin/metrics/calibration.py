@@ -126,6 +126,16 @@ def calibration_error(
     sample_weight : array-like of shape (n,) or None
         Row weights; rows of weight zero do not count.
 
+    Returns
+    -------
+    error : float
+        From 0 (perfect) to 1.
+
+    See Also
+    --------
+    calibration_interval : The same with an interval that allows for chance.
+    leave_one_out_calibration_error : For leave-one-out probabilities of data with equal rows.
+
     Examples
     --------
     >>> calibration_error([0, 1, 0, 0], [[0.6, 0.4], [0.6, 0.4], [0.9, 0.1], [0.9, 0.1]])

@@ -137,12 +137,32 @@ def leave_one_out_calibration_error(
 
     Parameters
     ----------
-    class_index, proba, cells, sample_weight, random_state
-        See `leave_halves_out`.
-    kind, n_bins
+    class_index : array-like of int, shape (n,)
+        True classes.
+    proba : array-like of shape (n, K)
+        Leave-one-out class probabilities.
+    cells : array-like of int, shape (n,)
+        A number for every row, the same for rows that are equal in X.
+    kind : {"top-label", "class-wise"}
         See `calibration_error`.
+    n_bins : int or None
+        How many bins at most; None: one for every distinct probability.
+    sample_weight : array-like of shape (n,) or None
+        Row weights; rows of weight zero are left out.
     n_rounds : int
         How often to draw the halves.
+    random_state : int, RandomState instance or None
+        For the halves; None is the same as 0.
+
+    Returns
+    -------
+    error : float
+        The calibration error.
+
+    See Also
+    --------
+    leave_halves_out : What is drawn in every round.
+    calibration_error : For probabilities of new rows.
 
     Examples
     --------

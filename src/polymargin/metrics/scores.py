@@ -17,7 +17,27 @@ Array = NDArray[Any]
 
 
 def accuracy(class_index: Array, predicted: Array, *, sample_weight: Array | None = None) -> float:
-    """Return the share of rows, or of their weight, whose predicted class index is right."""
+    """Return the share of rows, or of their weight, whose predicted class index is right.
+
+    Parameters
+    ----------
+    class_index : ndarray of int, shape (n,)
+        True classes.
+    predicted : ndarray of int, shape (n,)
+        Predicted classes.
+    sample_weight : ndarray of shape (n,) or None
+        Row weights.
+
+    Returns
+    -------
+    accuracy : float
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> accuracy(np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0]))
+    0.75
+    """
     return float(np.average(class_index == predicted, weights=sample_weight))
 
 
@@ -32,6 +52,11 @@ def log_loss(class_index: Array, log_proba: Array, *, sample_weight: Array | Non
         Logarithms of the class probabilities.
     sample_weight : ndarray of shape (n,) or None
         Row weights.
+
+    Returns
+    -------
+    loss : float
+        In nats; infinite if a true class has probability zero.
 
     Examples
     --------
@@ -52,6 +77,24 @@ def log_loss(class_index: Array, log_proba: Array, *, sample_weight: Array | Non
 
 def brier_score(class_index: Array, proba: Array, *, sample_weight: Array | None = None) -> float:
     """Return the mean squared distance between the probabilities and the truth, from 0 (perfect) to 2.
+
+    Parameters
+    ----------
+    class_index : ndarray of int, shape (n,)
+        True classes.
+    proba : ndarray of shape (n, K)
+        Class probabilities.
+    sample_weight : ndarray of shape (n,) or None
+        Row weights.
+
+    Returns
+    -------
+    score : float
+        The Brier score.
+
+    See Also
+    --------
+    brier_decomposition : Its parts, calibration and refinement.
 
     Examples
     --------

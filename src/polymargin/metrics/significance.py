@@ -43,6 +43,13 @@ _ROUNDING = 1e-12
 class TestResult:
     """A test statistic and the probability of one at least as extreme if there were no difference.
 
+    Attributes
+    ----------
+    statistic : float
+        The test statistic.
+    p_value : float
+        Its p-value.
+
     Examples
     --------
     >>> TestResult(statistic=5.1, p_value=0.04).significant()
@@ -55,13 +62,29 @@ class TestResult:
     p_value: float
 
     def significant(self, level: float = 0.05) -> bool:
-        """Return whether the p-value is below the level."""
+        """Return whether the p-value is below the level.
+
+        Parameters
+        ----------
+        level : float
+            The level of significance.
+
+        Returns
+        -------
+        significant : bool
+            Whether the difference is significant.
+        """
         return self.p_value < level
 
 
 @dataclass(frozen=True)
 class WinsTiesLosses:
     """How often the first of two methods is better, as good and worse.
+
+    Attributes
+    ----------
+    wins, ties, losses : int
+        The counts.
 
     Examples
     --------
@@ -258,11 +281,18 @@ def verdict(
     Parameters
     ----------
     result : TestResult
+        Of a test of the difference.
     difference : float
         Ours minus the other's.
     better : {"higher", "lower"}
         Which is good.
     level : float
+        The level of significance.
+
+    Returns
+    -------
+    verdict : {"W", "T", "L"}
+        A win, a tie or a loss.
 
     Examples
     --------

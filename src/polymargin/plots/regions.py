@@ -223,12 +223,25 @@ class DecisionRegionDisplay:
 
         Parameters
         ----------
-        estimator, X, y, resolution, margin
-            As in `decision_regions`.
+        estimator : classifier
+            Fitted; a Pipeline too. Without `predict_proba` its labels are shown.
+        X : array-like of shape (n, d)
+            Rows, for example the training rows; numbers only.
+        y : array-like of shape (n,) or None
+            Their classes.
+        resolution : int
+            Points of the grid along each axis.
+        margin : float
+            How far the grid reaches beyond the rows, as a share of their range.
         ax : matplotlib axes or None
             Where to draw; None for new axes.
         **kwargs
             Handed to ``Axes.scatter``, which draws the rows.
+
+        Returns
+        -------
+        display : DecisionRegionDisplay
+            What was drawn.
         """
         regions = decision_regions(estimator, X, y, resolution=resolution, margin=margin)
         return cls(regions).plot(ax, **kwargs)

@@ -195,10 +195,29 @@ class ReliabilityDisplay:
             Class probabilities; of two classes those of the second are enough.
         classes : array-like of shape (K,) or None
             The classes of the columns; None: the different labels of ``y_true``, sorted.
-        kind, pos_label, n_bins, sample_weight, n_resamples, random_state, ax, **kwargs
-            As in `from_estimator`.
+        kind : {"top-label", "class-wise"}
+            Of the most probable class of every row, or of every class in turn.
+        pos_label : label or None
+            One class only; its probability is looked at whatever the kind.
+        n_bins : int or None
+            How many bins at most; None: one for every distinct probability.
+        sample_weight : array-like of shape (n,) or None
+            Row weights.
+        n_resamples : int
+            How often to draw for the intervals of the calibration error.
+        random_state : int, RandomState instance or None
+            For these draws.
         name : str or None
             Of what gave the probabilities, for the legend.
+        ax : matplotlib axes or None
+            Where to draw; None for new axes.
+        **kwargs
+            Handed to ``Axes.errorbar``.
+
+        Returns
+        -------
+        display : ReliabilityDisplay
+            What was drawn.
         """
         if kind not in ("top-label", "class-wise"):
             raise ValueError(f"kind must be 'top-label' or 'class-wise', not {kind!r}")
