@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test lint format reproduce bench fuzz clean
+# Everything that numba compiles is used by these.
+HINGE := $(addprefix tests/test_, smo.py single_machine.py svm.py posterior_svm.py)
+
+.PHONY: help demo test nojit lint format reproduce bench fuzz clean
 
 help:            ## list the targets
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -13,6 +16,9 @@ demo: $(VENV)/.run      ## compare codings and decoders on the wine data
 
 test: $(VENV)/.dev lint ## lint, type check and test
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+nojit: $(VENV)/.dev     ## the tests of the hinge machines with numba's compiler switched off
+	NUMBA_DISABLE_JIT=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(HINGE)
 
 lint: $(VENV)/.dev      ## ruff, mypy and numpydoc
 	$(BIN)/ruff check .

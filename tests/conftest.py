@@ -1,11 +1,24 @@
 """Small problems that several test files share, and one BLAS thread for all of them."""
 
+import os
+
 import numpy as np
+import pytest
 import scipy.linalg  # noqa: F401  (brings a BLAS of its own, which must be there to be limited)
 from threadpoolctl import threadpool_limits
 
 # Many threads for small matrices, in several test processes at once, make the tests slower by a factor.
 threadpool_limits(1)
+
+#: Whether numba's functions run as plain Python, a hundred times slower (`make nojit`).
+NO_JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def pytest_collection_modifyitems(items):
+    """Leave out what takes long without the compiler, where there is none."""
+    for item in items:
+        if NO_JIT and item.get_closest_marker("slow_without_jit"):
+            item.add_marker(pytest.mark.skip(reason="takes long without the compiler"))
 
 
 def blobs(n=36, K=3, d=3, seed=0, spread=1.0, shift=1.6):

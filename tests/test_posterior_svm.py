@@ -42,6 +42,7 @@ MACHINES = ["single", "one-vs-all"]
 TIGHT = {"single": 1e-9, "one-vs-all": 1e-7}
 
 
+@pytest.mark.slow_without_jit
 @parametrize_with_checks(
     [
         PosteriorSVMClassifier(),
@@ -215,6 +216,7 @@ def test_fitted_attributes(name):
     assert_allclose(window.soft_labels_, WindowPosterior(1.3).fit(X, Y).training_proba())
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("name", MACHINES)
 def test_other_kernels(name):
     given = machine_of(name, density=None, kernel="precomputed").fit(rbf_kernel(X, gamma=0.2), Y)
@@ -261,6 +263,7 @@ def recorder(**parameters):
     return Recorder(LogisticRegression(), **parameters)
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize(
@@ -305,6 +308,7 @@ def test_the_labels_of_held_out_rows_cannot_be_heard(name, density):
     assert_allclose(said[0], said[1], atol=1e-4)
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("name", MACHINES)
 def test_equal_rows_are_held_out_together_if_they_are_copies(name):
     copies = np.repeat(np.arange(80), 5)
@@ -364,6 +368,7 @@ def test_weight_two_is_the_row_twice_in_any_order(name, density, decoding):
     assert_allclose(copied.predict_proba(X_NEW), weighted.predict_proba(X_NEW), atol=1e-8)
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("kind", ["labels", "soft labels", "sparse", "precomputed"])
 def test_the_order_of_the_rows_and_the_names_of_the_classes_do_not_matter(name, kind):
@@ -571,6 +576,7 @@ def clean_rows():
     return new, r4.bayes_labels(new)
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("name", MACHINES)
 def test_labels_from_neighbours_resist_noise(name, clean_rows):
     """A kernel that can follow the noise, the same C: 10 draws gave +0.029 (single) and +0.021 (one-vs-all)."""
@@ -587,6 +593,7 @@ def test_labels_from_neighbours_resist_noise(name, clean_rows):
     assert np.mean(kept) < 0.9
 
 
+@pytest.mark.slow_without_jit
 def test_labels_from_neighbours_resist_noise_when_C_is_chosen_by_validation(clean_rows):
     """Cubic kernel, one-vs-all, both choose C on the same noisy validation rows: these draws gave +0.030 ± 0.006."""
     new, truth = clean_rows

@@ -205,6 +205,7 @@ def test_a_warm_start_ends_where_a_cold_one_does(case, C, other, seed):
         assert warm.objective == pytest.approx(cold.objective, rel=3e-6)
 
 
+@pytest.mark.slow_without_jit
 def test_a_path_is_its_single_solutions_with_fewer_steps():
     gram, margins = problem(150, 3)
     C = np.logspace(-2, 3, 11)
@@ -415,6 +416,7 @@ def test_the_interior_point_alone_comes_close(K, kernel, C, soft):
     assert solver._bounds()[0] == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow_without_jit
 def test_the_interior_point_is_asked_where_the_rest_is_slow(monkeypatch):
     calls = []
     original = InteriorPoint.maximise

@@ -65,8 +65,16 @@ def weights_for(kind, y):
     return np.ones(y.size)
 
 
+#: Enough where nothing is compiled.
+SMALL = ("iris", "wine", "duplicated")
 PROBLEMS = [
-    (data, C, gamma, weights)
+    pytest.param(
+        data,
+        C,
+        gamma,
+        weights,
+        marks=() if data in SMALL and C < 1e6 else pytest.mark.slow_without_jit,
+    )
     for data in DATA
     for C, gamma, weights in [
         (1e-6, 0.1, None),
@@ -267,6 +275,7 @@ def test_the_dual_only_improves(problem):
     assert all(b <= a + 1e-10 * (1.0 + abs(a)) for a, b in pairwise(values))
 
 
+@pytest.mark.slow_without_jit
 @settings(max_examples=40, deadline=None)
 @given(problems(), st.integers(0, 1000))
 def test_the_order_of_rows_does_not_matter(problem, seed):
@@ -318,6 +327,7 @@ def test_limits_are_reported():
     assert "max_iter" in solution.status.value
 
 
+@pytest.mark.slow_without_jit
 def test_float32_rounding_is_overcome():
     """A tolerance that float32 steps cannot reach is reached in float64."""
     X, y = duplicated()
@@ -358,6 +368,7 @@ def test_bad_kernels_are_refused():
 # ------------------------------------------------------------------------------------------- path
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("scales", [np.logspace(-3, 4, 8), np.logspace(3, -2, 6)])
 @pytest.mark.parametrize("lazy", [False, True])
 def test_a_path_equals_its_points(scales, lazy):

@@ -79,6 +79,7 @@ def same_labels_but_for_ties(ours, theirs, X):
     np.testing.assert_array_equal(votes[np.arange(len(X)), chosen], votes.max(axis=1))
 
 
+@pytest.mark.slow_without_jit
 def test_same_labels_as_svc_except_ties():
     X, y = load_digits(return_X_y=True)
     names = np.array([f"digit {k}" for k in range(10)])[y]
@@ -207,6 +208,7 @@ def test_machines_with_parameters_of_their_own(problem):
 # --- honest outputs ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("book", [one_vs_one(4), one_vs_all(4)], ids=["one-vs-one", "one-vs-all"])
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
 def test_honest_outputs_are_out_of_fold(book, kernel, problem):
@@ -397,6 +399,7 @@ def test_a_kernel_that_is_not_positive_definite_is_refused():
 OVERLAPPING = blobs(n=30, K=2, d=2, seed=0, shift=0.2)
 
 
+@pytest.mark.slow_without_jit
 def test_a_hopeless_tolerance_ends_with_a_status_and_a_warning():
     """With a huge C on classes that overlap, rounding is far above the tolerance."""
     X, y = OVERLAPPING
@@ -410,6 +413,7 @@ def test_a_hopeless_tolerance_ends_with_a_status_and_a_warning():
         model.set_params(max_iter=50).fit(X, y)
 
 
+@pytest.mark.slow_without_jit
 def test_the_default_limit_leaves_room_for_slow_problems():
     """A linear kernel and a large C on classes that overlap take hundreds of thousands of steps per row."""
     X, y = blobs(n=12, K=2, d=2, seed=0, shift=0.2)
