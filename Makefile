@@ -2,11 +2,16 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+OLDEST := .venv-oldest
+OLDEST_PYTHON ?= python3.11
 
 # Everything that numba compiles is used by these.
 HINGE := $(addprefix tests/test_, smo.py single_machine.py svm.py posterior_svm.py)
+# The estimators with scikit-learn's checks, and what they are made of.
+ESTIMATORS := $(addprefix tests/test_, lssvm_classifier.py svm.py posterior_svm.py kernel_logistic.py auto.py \
+  densities.py kernels.py codebooks.py decoders.py leave_out.py lapack.py threads.py reproduction.py)
 
-.PHONY: help demo test nojit lint format reproduce bench fuzz clean
+.PHONY: help demo test nojit oldest lint format reproduce bench fuzz clean
 
 help:            ## list the targets
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -19,6 +24,9 @@ test: $(VENV)/.dev lint ## lint, type check and test
 
 nojit: $(VENV)/.dev     ## the tests of the hinge machines with numba's compiler switched off
 	NUMBA_DISABLE_JIT=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(HINGE)
+
+oldest: $(OLDEST)/.dev  ## the estimators on the oldest supported versions; make OLDEST_PYTHON=... oldest
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 $(ESTIMATORS)
 
 lint: $(VENV)/.dev      ## ruff, mypy and numpydoc
 	$(BIN)/ruff check .
@@ -40,7 +48,7 @@ fuzz: $(VENV)/.dev      ## 20 000 damaged and forged model files
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz_model_files.py
 
 clean:           ## remove what was built
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) dist .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -55,3 +63,11 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml
 $(VENV)/.dev: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[cli,test,lint,plot]'
 	@touch $@ $(VENV)/.run
+
+$(OLDEST)/.dev: pyproject.toml tools/oldest.py
+	$(OLDEST_PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python tools/oldest.py tables > $(OLDEST)/requirements.txt
+	$(OLDEST)/bin/python -m pip install --quiet --requirement $(OLDEST)/requirements.txt \
+	  pytest pytest-xdist hypothesis qpsolvers piqp
+	$(OLDEST)/bin/python -m pip install --quiet --no-deps --editable .
+	@touch $@

@@ -155,8 +155,10 @@ def _near_copies(X: Array, class_index: Array) -> Array | None:
     distances, indices = neighbours.kneighbors(X)
     before = _before_gap(distances, gap)
     rows, places = np.nonzero(np.arange(1, _NEIGHBOURS + 1) <= before[:, np.newaxis])
-    links = np.ones(rows.size), (rows, indices[rows, places + 1])
-    groups = connected_components(sparse.coo_array(links, shape=(n, n)), directed=False)[1]
+    # The graph routines of SciPy 1.11 take 32-bit indices alone.
+    ends = rows.astype(np.int32), indices[rows, places + 1].astype(np.int32)
+    links = sparse.coo_array((np.ones(rows.size), ends), shape=(n, n))
+    groups = connected_components(links, directed=False)[1]
     return groups if _agree(groups, class_index) else None
 
 

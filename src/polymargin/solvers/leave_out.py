@@ -174,12 +174,12 @@ def leave_fold_out(
     """
     rows, others = np.flatnonzero(held), np.flatnonzero(~held)
     lower = linalg.cholesky(P[np.ix_(rows, rows)], lower=True, check_finite=False)
-    half = linalg.solve_triangular(lower, P[np.ix_(rows, others)], lower=True, check_finite=False)
-    weighed = linalg.solve_triangular(lower, solution[rows], lower=True, check_finite=False)
+    half = _solve_lower(lower, P[np.ix_(rows, others)])
+    weighed = _solve_lower(lower, solution[rows])
     without = np.zeros_like(solution)
     without[others] = solution[others] - half.T @ weighed
     errors = np.empty_like(solution)
-    errors[rows] = linalg.solve_triangular(lower, weighed, lower=True, trans="T", check_finite=False)
+    errors[rows] = _solve_lower(lower, weighed, trans="T")
     if left_out is None:
         rest = np.diagonal(P)[others] - np.einsum("an,an->n", half, half)
         errors[others] = without[others] / np.maximum(rest, np.finfo(float).tiny)[:, np.newaxis]
@@ -194,3 +194,10 @@ def leave_fold_out(
             block = block - np.einsum("agi,agj->gij", part, part, optimize=True)
             errors[outside] = np.linalg.solve(block, without[outside])
     return without, errors
+
+
+def _solve_lower(lower: Array, right: Array, trans: str = "N") -> Array:
+    """Solve a triangular system; of a fold without rows, which SciPy 1.11 refuses, there is nothing to solve."""
+    if not right.size:
+        return right
+    return linalg.solve_triangular(lower, right, lower=True, trans=trans, check_finite=False)
