@@ -11,6 +11,7 @@ from numbers import Integral
 from threading import RLock
 from typing import Any, TypeVar
 
+import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
@@ -195,9 +196,15 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> lis
     known = _threads.get()
     if known is None or len(items) < 2:
         return [function(item) for item in items]
+    state = np.geterr()  # before NumPy 2 it is a thread's own
+
+    def work(item: Item) -> Result:
+        with np.errstate(**state):
+            return function(item)
+
     token = _threads.set(None)  # what is called from here on shares nothing
     try:
-        tasks = [delayed(copy_context().run)(function, item) for item in items]
+        tasks = [delayed(copy_context().run)(work, item) for item in items]
     finally:
         _threads.reset(token)
     with blas_threads_for(0):
