@@ -71,7 +71,7 @@ def expected_margins(bank, K, C, weights, groups):
 @pytest.mark.parametrize("name", KERNELS)
 def test_nested_outputs_are_those_of_refits(name, coding, weighting, grouping):
     bank, K = bank_for(name, coding, weighting, grouping)
-    assert (bank.data.features is not None) == (name in ("linear", "poly by features"))
+    assert (bank.expansion is not None) == (name in ("linear", "poly by features"))
     assert bank.nested is not None
     assert_array_equal(bank.nested.numbers, bank.data.deal.fold_numbers(4))
     expected = expected_margins(bank, K, 3.0, WEIGHTS[weighting], GROUPS[grouping])

@@ -1,14 +1,14 @@
 """Which kernel and which C: PRESS proposes, the decoder's cross-fitted log-loss on honest outputs decides.
 
-For every kernel the least squared leave-one-out errors propose C and gamma. Squared errors punish outputs that are too
+For every kernel the least squared leave-one-out errors propose C and gamma, and the decoder's log-loss on leave-one-out
+outputs of rows that it has not learned from decides between the kernels. Squared errors punish outputs that are too
 small, which a decoder that learns their scale does not mind: on noisy data machines that are regularised far more give
-smoother outputs and better probabilities. So a path of smaller C is tried, too. All candidates are judged in the same
-way: by the log-loss of the decoder on leave-one-out outputs of rows that it has not learned from.
+smoother outputs and better probabilities. So a path of smaller C follows for the kernel that was chosen, judged alike.
+(To follow it for every kernel takes a fifth longer and is no better: 0.378 for 0.377 on 39 development sets.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,8 +104,6 @@ class Candidate:
         How many times smaller C is than the one of least PRESS.
     loss : float
         The cross-fitted log-loss of the decoder, or the mean squared leave-one-out error where it has none.
-    accepted : bool
-        Whether it may be chosen: a smaller C must be better than the C before by more than chance explains.
     """
 
     kernel: Kernel
@@ -113,7 +111,6 @@ class Candidate:
     gamma: Array
     smaller: float
     loss: float
-    accepted: bool
 
 
 @dataclass(frozen=True)
@@ -214,26 +211,32 @@ def choose(
             progress=progress,
         )
         return Choice(bank, None, [], data.class_index.size)
-    trainer = replace(trainer, sample=_sample(data, codebook, plan, len(kernels) * len(path)))
+    trainer = replace(trainer, sample=_sample(data, codebook, plan, len(kernels) + len(path) - 1))
     n_jobs = 1 if data.class_index.size > FEW_ROWS else min(count_jobs(n_jobs), len(kernels))
-    tried = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_candidates)(trainer, kernel, decoder, path, progress if n_jobs == 1 else None)
-        for kernel in kernels
+    judgements = Parallel(n_jobs=n_jobs, prefer="threads")(
+        delayed(_proposal)(trainer, kernel, decoder, progress if n_jobs == 1 else None) for kernel in kernels
     )
     # What comes from another process has a copy of the kernel.
     compared = [
-        replace(candidate, kernel=kernel)
-        for kernel, of_kernel in zip(kernels, tried, strict=True)
-        for candidate in of_kernel
+        Candidate(kernel, each.C, each.gamma, 1.0, each.loss)
+        for kernel, each in zip(kernels, judgements, strict=True)
     ]
-    chosen = min((each for each in compared if each.accepted), key=lambda each: each.loss)
-    for kernel in kernels:
-        if kernel is not chosen.kernel:
-            shared.drop(kernel)
+    chosen, judgement = min(zip(compared, judgements, strict=True), key=lambda pair: pair[0].loss)
+    kernel, proposed = chosen.kernel, chosen.C
+    for smaller in path[1:]:
+        bank = trainer.bank(kernel, proposed / smaller, chosen.gamma)
+        before, judgement = judgement, _judge(bank, decoder)
+        compared.append(Candidate(kernel, bank.C, bank.gamma, smaller, judgement.loss))
+        if not judgement.clearly_better(before, plan.settings.significance):
+            break  # and a still smaller C would be worse again
+        chosen = compared[-1]
+    for other in kernels:
+        if other is not kernel:
+            shared.drop(other)
     whole = replace(trainer, sample=None)
-    distinct = shared.workspace(data.with_kernel(chosen.kernel)).distinct
+    distinct = shared.workspace(data.with_kernel(kernel)).distinct
     bank = whole.bank(
-        chosen.kernel,
+        kernel,
         chosen.C,
         chosen.gamma,
         # With so many rows, what leave-one-out leaks of the labels is negligible, unless many rows are equal.
@@ -330,28 +333,9 @@ class _Trainer:
         return self.bank(kernel, C, gamma)
 
 
-def _candidates(
-    trainer: _Trainer,
-    kernel: Kernel,
-    decoder: Decoder,
-    path: Sequence[float],
-    progress: Progress | None,
-) -> list[Candidate]:
-    """Return the candidates of one kernel: the C that PRESS proposes, and smaller ones while these are better."""
-    bank = trainer.proposed(kernel, progress)
-    proposed = bank.C
-    tried: list[Candidate] = []
-    before: Judgement | None = None
-    for smaller in path:
-        if smaller != 1.0:
-            bank = trainer.bank(kernel, proposed / smaller, bank.gamma)
-        judgement = _judge(bank, decoder)
-        better = before is None or judgement.clearly_better(before, trainer.plan.settings.significance)
-        tried.append(Candidate(kernel, bank.C, bank.gamma, smaller, judgement.loss, better))
-        if not better:
-            break  # and a still smaller C would be worse again
-        before = judgement
-    return tried
+def _proposal(trainer: _Trainer, kernel: Kernel, decoder: Decoder, progress: Progress | None) -> Judgement:
+    """Judge a kernel with the parameters that PRESS proposes for it."""
+    return _judge(trainer.proposed(kernel, progress), decoder)
 
 
 def _sample(data: TrainingRows, codebook: Codebook, plan: Plan, n_candidates: int) -> Array | None:
@@ -369,8 +353,22 @@ def _sample(data: TrainingRows, codebook: Codebook, plan: Plan, n_candidates: in
 
 @dataclass(frozen=True)
 class Judgement:
-    """How a candidate was judged: by log-probabilities of rows that were not learned from, if the decoder has them."""
+    """How machines were judged: by log-probabilities of rows that were not learned from, if the decoder has them.
 
+    Attributes
+    ----------
+    C, gamma : ndarray of shape (L,)
+        The parameters of the machines.
+    loss : float
+        The log-loss, or the mean squared leave-one-out error.
+    rows : DecoderRows
+        The rows that the decoder learned from.
+    log_proba : ndarray of shape (n, K)
+        Its cross-fitted log-probabilities; empty where it has none.
+    """
+
+    C: Array
+    gamma: Array
     loss: float
     rows: DecoderRows
     log_proba: Array
@@ -393,11 +391,11 @@ def _judge(bank: LSSVMBank, decoder: Decoder) -> Judgement:
     """Judge by the decoder's cross-fitted log-loss, or by the machines' squared error if it has none."""
     if not _comparable(decoder):
         nothing = DecoderRows(None, bank.data.class_index, None)
-        return Judgement(_squared_error(bank), nothing, np.empty((0, 0)))
+        return Judgement(bank.C, bank.gamma, _squared_error(bank), nothing, np.empty((0, 0)))
     assert isinstance(decoder, ProbabilisticDecoder)
     rows, log_p = cross_fitted_log_proba(bank, decoder)
     assert rows.weights is not None
-    judgement = Judgement(np.nan, rows, log_p)
+    judgement = Judgement(bank.C, bank.gamma, np.nan, rows, log_p)
     return replace(judgement, loss=float(rows.weights @ judgement.losses / rows.weights.sum()))
 
 

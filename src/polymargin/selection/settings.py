@@ -36,8 +36,9 @@ class SearchSettings:
         C and gamma are rounded to so many values an octave, so that what is chosen does not depend on the last digits
         of X. Within such a step PRESS is flat.
     smaller : tuple of float
-        The path of C: the one of least PRESS is divided by these. Squared errors punish outputs that are too small,
-        which a decoder that learns their scale does not; on noisy data machines with a much smaller C decode better.
+        The path of C: the one of least PRESS is divided by these, the first of which is one. Squared errors punish
+        outputs that are too small, which a decoder that learns their scale does not; on noisy data machines with a much
+        smaller C decode better.
     significance : float
         A smaller C must lower the cross-fitted log-loss by so many standard errors of the difference: with few rows the
         better of two is often a matter of chance, and C of least PRESS is the safe choice.
@@ -57,6 +58,10 @@ class SearchSettings:
     smaller: tuple[float, ...] = (1.0, 16.0, 256.0)
     significance: float = 2.0
     folds: int = 5
+
+    def __post_init__(self) -> None:
+        if not self.smaller or self.smaller[0] != 1.0:
+            raise ValueError(f"the path of smaller C must begin with 1.0, not {self.smaller!r}")
 
     def budget(self, final: float) -> float:
         """Return the operations of a stage, given those of the final fit."""
