@@ -198,9 +198,13 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> lis
         return [function(item) for item in items]
     state = np.geterr()  # before NumPy 2 it is a thread's own
 
-    def work(item: Item) -> Result:
-        with np.errstate(**state):
-            return function(item)
+    def work(item: Item) -> tuple[list[Result], Exception | None]:
+        # Errors are results: after one that is raised, joblib would mix its results with those of the next call.
+        try:
+            with np.errstate(**state):
+                return [function(item)], None
+        except Exception as error:
+            return [], error
 
     token = _threads.set(None)  # what is called from here on shares nothing
     try:
@@ -208,5 +212,8 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> lis
     finally:
         _threads.reset(token)
     with blas_threads_for(0):
-        results: list[Result] = known[0](tasks)
-    return results
+        outcomes = known[0](tasks)
+    for _, error in outcomes:
+        if error is not None:
+            raise error
+    return [result for results, _ in outcomes for result in results]
