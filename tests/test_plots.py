@@ -263,7 +263,7 @@ def test_evidence_surface_is_that_of_refits(data):
 
 def test_gcv_surface_is_the_formula():
     X, y = blobs(n=40, K=2, d=2)
-    # The surface is around what was given: a C that is selected may be so large that the explicit inverse has no digits.
+    # The surface is around what was given: a C that is selected may leave the explicit inverse no digits.
     model = LSSVMClassifier(C=1.0, kernel="rbf", gamma=0.5, selection="gcv").fit(X, y)
     surface = selection_surface(model, n_C=3, n_gamma=3)
     n, targets = 40, np.where(y == 1, 1.0, -1.0) * model.codebook_.matrix[1, 0]
