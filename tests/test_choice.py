@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
@@ -317,5 +318,21 @@ def test_noise_is_not_learned(n_classes):
 @pytest.mark.parametrize("make", [LSSVMClassifier, AutoKernelClassifier])
 def test_jobs_do_not_change_anything(make):
     rows, y = noisy(200)
-    one, two = make().fit(rows, y), make(n_jobs=2).fit(rows, y)
-    assert_array_equal(one.predict_proba(rows[:50]), two.predict_proba(rows[:50]))
+    expected = make().fit(rows, y).predict_proba(rows[:50])
+    assert_array_equal(make(n_jobs=2).fit(rows, y).predict_proba(rows[:50]), expected)
+    for backend in ("threading", "loky"):
+        with parallel_config(backend=backend):
+            assert_array_equal(make(n_jobs=2).fit(rows, y).predict_proba(rows[:50]), expected)
+
+
+@pytest.mark.parametrize("make", [LSSVMClassifier, AutoKernelClassifier])
+def test_a_dask_cluster_does_not_change_anything(make):
+    distributed = pytest.importorskip("distributed")
+    rows, y = noisy(200)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        parallel_config(backend="dask"),
+    ):
+        found = make(n_jobs=2).fit(rows, y).predict_proba(rows[:50])
+    assert_array_equal(found, make().fit(rows, y).predict_proba(rows[:50]))
