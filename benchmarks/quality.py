@@ -242,6 +242,8 @@ def summary() -> Iterator[str]:
     calibrated = [place[f"SVC {name}"] for name in CALIBRATIONS if f"SVC {name}" in place]
     large = np.array(rows) >= 500
     many = np.array([name not in TWO_CLASSES for name in names])
+    if not calibrated or "SVC own" not in place:
+        return
     for name in (name for name in (*OURS, "KernelLogisticClassifier") if name in place):
         mine = losses[:, place[name]]
         yield f"{name}: median ratio of log-loss (sets of more than two classes, of these with 500 rows or more,"
