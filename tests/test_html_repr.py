@@ -21,7 +21,6 @@ from polymargin import (
     SVMClassifier,
     WindowPosterior,
 )
-from polymargin.inspection import html as html_table
 
 ESTIMATORS = [
     LSSVMClassifier(kernel="rbf"),
@@ -177,23 +176,6 @@ def test_soft_labels_have_a_loss_but_no_accuracy(data):
     table = rows(LSSVMClassifier(kernel="rbf").fit(X, P)._repr_html_())
     assert "leave-one-out log-loss" in table
     assert "leave-one-out accuracy" not in table
-
-
-def test_showing_computes_nothing_heavy(data, monkeypatch):
-    monkeypatch.setattr(html_table, "_CHEAP", 100)
-    model = LSSVMClassifier(kernel="rbf").fit(*data)
-
-    def heavy(self):
-        raise AssertionError("nobody has asked for it")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(LSSVMClassifier, "_honest_log_proba", heavy)
-        table = rows(model._repr_html_())
-        assert "predict_proba" in dir(model)  # nor does tab completion
-        assert table["leave-one-out log-loss"] == "computed when asked for: loo_log_loss_"
-    asked = model.loo_log_loss_
-    assert "loo_log_loss_" in dir(model)
-    assert float(rows(model._repr_html_())["leave-one-out log-loss"]) == pytest.approx(asked, rel=1e-3)
 
 
 def test_a_new_fit_forgets_the_old_loss(data):

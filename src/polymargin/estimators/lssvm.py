@@ -240,7 +240,6 @@ default="one-vs-one"
         shared: SharedWork,
         progress: Progress | None = None,
     ) -> None:
-        self.__dict__.pop("_loo_log_proba", None)  # that of an earlier fit
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
         if self.selection not in ("loo", "loo-exact", "gcv", "evidence", None):
@@ -267,7 +266,6 @@ default="one-vs-one"
         )
         choice = choose(data, codebook, decoder, plan, shared, progress, self.n_jobs)
         self.bank_: LSSVMBank = choice.bank
-        self._cross_log_proba: Array | None = None
         self.search_results_ = choice.table
         if self.search_results_ is not None:  # in the unit of the weights that were given, as `C_` is
             self.search_results_["C"] = [C / self._weight_unit for C in self.search_results_["C"]]
@@ -290,25 +288,19 @@ default="one-vs-one"
     ) -> Decoder:
         _warn_of_lost_digits(self.bank_.rounding_error, data.kernel)
         fitted = super()._fit_decoder(decoder, data, shared, progress)
-        if self.bank_.nested is not None and getattr(fitted, "cross_log_proba_", None) is None:
+        self._cross_log_proba: Array | None = getattr(fitted, "cross_log_proba_", None)
+        if self._cross_log_proba is None and decoder.learns_probabilities:
             assert isinstance(decoder, ProbabilisticDecoder)
-            self._cross_log_proba = cross_fitted_log_proba(self.bank_, decoder)[1]
+            with blas_threads_for(0):
+                self._cross_log_proba = cross_fitted_log_proba(self.bank_, decoder)[1]
         # They are many numbers, and have served.
         self.bank_ = replace(self.bank_, nested=None)
         return fitted
 
     def _honest(self) -> tuple[DecoderRows, Array]:
         """Return the rows the decoder learned from, and its log-probabilities of each, learned from others, (n, K)."""
-        data = self.bank_.data
-        known = self._cross_log_proba
-        if known is None:
-            known = getattr(self.decoder_, "cross_log_proba_", None)
-        if known is not None:
-            return decoder_rows(self.bank_), known
-        decoder = self._resolved_decoder()
-        assert isinstance(decoder, ProbabilisticDecoder)
-        with blas_threads_for(data.class_index.size):
-            return cross_fitted_log_proba(self.bank_, decoder)
+        assert self._cross_log_proba is not None
+        return decoder_rows(self.bank_), self._cross_log_proba
 
     @property
     def _kernels(self) -> list[Kernel]:
@@ -349,9 +341,15 @@ default="one-vs-one"
     def loo_log_proba_(self) -> Array:
         """Honest log-probabilities of the training rows, shape (n_support, K)."""
         check_is_fitted(self)
-        if "_loo_log_proba" not in self.__dict__:
-            self._loo_log_proba = self._honest_log_proba()
-        return self._loo_log_proba
+        log_p, soft_labels = self._cross_log_proba, self.bank_.data.soft_labels
+        if log_p is None:
+            raise AttributeError(
+                f"{type(self.decoder_).__name__} decoding learns no probabilities from honest outputs"
+            )
+        if soft_labels is None:
+            return log_p
+        # A row with a soft label stands once for every class that it may belong to.
+        return log_p[np.unique(np.nonzero(soft_labels)[0], return_index=True)[1]]
 
     @property
     def loo_log_loss_(self) -> float:
@@ -361,15 +359,6 @@ default="one-vs-one"
             np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels
         )
         return -float(data.weights @ (labels * log_p).sum(axis=1) / data.weights.sum())
-
-    def _honest_log_proba(self) -> Array:
-        if not self._resolved_decoder().learns_probabilities:
-            raise AttributeError(f"decoding={self.decoding!r} learns no probabilities from honest outputs")
-        soft_labels, log_p = self.bank_.data.soft_labels, self._honest()[1]
-        if soft_labels is None:
-            return log_p
-        # A row with a soft label stands once for every class that it may belong to.
-        return log_p[np.unique(np.nonzero(soft_labels)[0], return_index=True)[1]]
 
     @property
     def C_(self) -> Array:

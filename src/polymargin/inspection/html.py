@@ -15,10 +15,6 @@ from polymargin.inspection.tried import in_words, searches
 
 #: Names of more classes than this are not all written out.
 _NAMES = 8
-#: Honest probabilities that are not cached are computed for at most this many outputs, in about 0.1 s.
-_CHEAP = 20_000
-#: What is computed when first asked for, and kept under this name.
-_LAZY = {"loo_log_proba_": "_loo_log_proba", "loo_log_loss_": "_loo_log_proba"}
 #: What a parameter ``selection`` means.
 SELECTIONS = {
     None: "approximate leave-one-out log-loss",  # of kernel logistic regression, which has no other
@@ -43,9 +39,8 @@ class ChoicesMixin:
     """Shows the table of choices with scikit-learn's HTML representation; to come before BaseEstimator."""
 
     def __dir__(self) -> list[str]:
-        # scikit-learn asks for every attribute in turn, which would compute those that wait to be asked for.
-        waiting = _waiting(self)
-        return [name for name in object.__dir__(self) if name not in waiting and hasattr(self, name)]
+        # Without the attributes that this decoding does not have.
+        return [name for name in object.__dir__(self) if hasattr(self, name)]
 
     def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
         """Return scikit-learn's table of parameters (1.7 and newer), with the choices above it, in pipelines too."""
@@ -152,31 +147,16 @@ def _rows(estimator: Any) -> Iterator[tuple[str, str]]:
 
 
 def _quality(estimator: Any) -> Iterator[tuple[str, str]]:
-    """Yield how good it is on rows that were held out, where that is known or soon computed."""
+    """Yield how good it is on rows that were held out, where that is known."""
     found = getattr(estimator, "selection_", None)
     if found is not None and len(found.best_score) == 1:
         yield "cross-validated accuracy", f"{found.best_score[0]:.1%}"
-    if _waiting(estimator):
-        if not estimator.decoder_.learns_probabilities:
-            return
-        if estimator.support_.size * estimator.codebook_.n_columns > _CHEAP:
-            yield "leave-one-out log-loss", "computed when asked for: loo_log_loss_"
-            return
     if not hasattr(estimator, "loo_log_loss_"):
         return
     yield "leave-one-out log-loss", f"{estimator.loo_log_loss_:.4g}"
     first = getattr(estimator, "members_", [estimator])[0]
     if first.bank_.data.soft_labels is None:
         yield "leave-one-out accuracy", f"{honest_rows(estimator).accuracy:.1%}"
-
-
-def _waiting(estimator: Any) -> set[str]:
-    """Return the attributes that are computed when asked for, and have not been."""
-    return {
-        name
-        for name, kept in _LAZY.items()
-        if isinstance(getattr(type(estimator), name, None), property) and kept not in vars(estimator)
-    }
 
 
 def _coding(estimator: Any) -> str:
