@@ -58,8 +58,9 @@ class Public(NamedTuple):
 
 
 def _describes_its_fields(cls: type) -> bool:
-    """Return whether a dataclass or named tuple has all its fields in the Attributes section."""
-    fields = getattr(cls, "_fields", None) or list(getattr(cls, "__dataclass_fields__", {}))
+    """Return whether a dataclass or named tuple has all its public fields in the Attributes section."""
+    names = getattr(cls, "_fields", None) or list(getattr(cls, "__dataclass_fields__", {}))
+    fields = [name for name in names if not name.startswith("_")]
     attributes = NumpyDocString(inspect.getdoc(cls) or "")["Attributes"]
     described = {name.strip() for attribute in attributes for name in attribute.name.split(",")}
     return bool(fields) and described.issuperset(fields)

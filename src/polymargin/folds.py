@@ -1,4 +1,4 @@
-"""Folds: which rows are held out together."""
+"""Folds of the training rows for cross-validation and out-of-fold outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["fold_numbers", "training_folds"]
 
 
 def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) -> list[Array]:
-    """Return the rows of every fold, such that each row is held out exactly once.
+    """Return the rows of every fold; each row is held out exactly once.
 
     Parameters
     ----------
@@ -35,7 +35,8 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
 
     Returns
     -------
-    list of ndarray of int
+    folds : list of ndarray of int
+        The indices of the rows of every fold.
 
     Examples
     --------
@@ -59,7 +60,7 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
         raise ValueError(f"cv must be a number of folds, a splitter or a list of splits, not {cv!r}")
     n = data.class_index.size
     with warnings.catch_warnings():
-        # A class with fewer rows than folds is missing from some of them, which does no harm.
+        # A class with fewer rows than folds is missing from some of them, which is allowed.
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
         groups = data.groups
         if groups is None:  # also where the groups were exact copies, which are one row each by now
@@ -74,7 +75,7 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
 
 
 def _observations_of_largest_class(data: TrainingRows) -> int:
-    """Return how many rows, or groups with rows, the class has that has most of them."""
+    """Return the number of rows, or of groups, of the largest class."""
     classes = data.class_index
     if data.groups is not None:
         classes = np.unique(np.column_stack([data.groups, classes]), axis=0)[:, 1]
@@ -82,7 +83,18 @@ def _observations_of_largest_class(data: TrainingRows) -> int:
 
 
 def fold_numbers(folds: Sequence[Array]) -> Array:
-    """Return the number of every row's fold, shape (n,)."""
+    """Return the fold of every row.
+
+    Parameters
+    ----------
+    folds : sequence of ndarray of int
+        The rows of every fold; together all n rows.
+
+    Returns
+    -------
+    numbers : ndarray of int, shape (n,)
+        The index of the fold of every row.
+    """
     numbers = np.empty(sum(fold.size for fold in folds), dtype=np.intp)
     for number, fold in enumerate(folds):
         numbers[fold] = number

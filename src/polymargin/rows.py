@@ -1,4 +1,4 @@
-"""What every bank of machines is trained on."""
+"""Training rows: features, classes, weights, soft labels and groups, as every bank of machines takes them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class DistinctRows:
-    """The different rows of every class, the rows of a class side by side.
+    """The distinct rows of every class, sorted by class.
 
     Attributes
     ----------
     first : ndarray of int, shape (m,)
-        The training row that stands for its copies.
+        For every distinct row, the first training row that equals it.
     inverse : ndarray of int, shape (n,)
-        Which of the m rows each training row is a copy of.
+        The distinct row that every training row equals.
     """
 
     first: Array
     inverse: Array
 
     def sorted_by(self, *keys: Array) -> DistinctRows:
-        """Return the same in the order of the training rows' keys, each of shape (n,), the first key leading."""
+        """Return the distinct rows sorted by keys of the training rows, each of shape (n,), the first key leading."""
         order = np.lexsort([np.arange(self.first.size), *(key[self.first] for key in reversed(keys))])
         place = np.empty_like(order)
         place[order] = np.arange(order.size)
@@ -40,7 +40,7 @@ class DistinctRows:
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """What the machines are trained on.
+    """The training set of a bank of machines.
 
     Attributes
     ----------
@@ -74,10 +74,20 @@ class TrainingRows:
         return self.shuffled().deal if self.dealt is None else self.dealt
 
     def shuffled(self, random_state: Any = None) -> TrainingRows:
-        """Return the same rows, dealt by the random state."""
+        """Return the same rows with a new random order for folds and samples.
+
+        Parameters
+        ----------
+        random_state : int, RandomState instance or None
+            Seeds the order; None is the same as 0.
+
+        Returns
+        -------
+        TrainingRows
+        """
         ties = [self.weights]
         if self.soft_labels is not None:
-            # Maxima and sums over the classes do not depend on the names of the classes.
+            # Maxima and sums over the classes do not depend on the order of the classes.
             ties += [self.soft_labels.max(axis=1), np.square(self.soft_labels).sum(axis=1)]
         deal = Deal.of(
             self.X,
@@ -90,7 +100,17 @@ class TrainingRows:
         return replace(self, dealt=deal)
 
     def take(self, rows: Array) -> TrainingRows:
-        """Return some of the rows."""
+        """Return a subset of the rows, with the random order that they have among all.
+
+        Parameters
+        ----------
+        rows : ndarray of int, shape (m,)
+            Indices of the rows.
+
+        Returns
+        -------
+        TrainingRows
+        """
         X = self.X[rows]
         return TrainingRows(
             self.kernel,
@@ -103,7 +123,17 @@ class TrainingRows:
         )
 
     def class_weights(self, n_classes: int) -> Array:
-        """Return the weight of every class, shape (K,); a soft label divides its row among the classes."""
+        """Return the total weight of every class; a soft label divides its row among the classes.
+
+        Parameters
+        ----------
+        n_classes : int
+            The number of classes K.
+
+        Returns
+        -------
+        weights : ndarray of shape (K,)
+        """
         if self.soft_labels is not None:
             return self.weights @ self.soft_labels
         return np.bincount(self.class_index, self.weights, minlength=n_classes)
@@ -113,31 +143,45 @@ class TrainingRows:
         """The weights, scaled to sum to the number of independent observations that they are worth, shape (n,).
 
         With W the total weight of every group (of every row, where there are none) this number is (ΣW)²/ΣW², Kish's
-        effective sample size: the number of rows if all weigh the same, the number of groups if these do. So what is
-        learned of them depends neither on the unit of the weights nor on how often rows are copied.
+        effective sample size: the number of rows if all weights are equal, the number of groups if their weights are.
+        So the result depends neither on the unit of the weights nor on how often rows are copied.
         """
         W = self.weights if self.groups is None else np.bincount(self.groups, self.weights)
         return self.weights * float(W.sum() / np.square(W).sum())
 
     def with_kernel(self, kernel: Kernel) -> TrainingRows:
-        """Return the same rows with another kernel."""
+        """Return the same rows with another kernel.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            The kernel.
+
+        Returns
+        -------
+        TrainingRows
+        """
         return replace(self, kernel=kernel)
 
     @property
     def base_bytes(self) -> int:
-        """The size of an entry of the kernel's base matrix."""
+        """The size of an entry of the kernel's base matrix in bytes."""
         return 8 if self.kernel.precomputed else int(self.kernel.base_diagonal(self.X[:1]).nbytes)
 
     @property
     def whole_bytes(self) -> float:
-        """The size of the base matrix among all rows."""
+        """The size of the base matrix among all rows in bytes."""
         return float(self.base_bytes) * self.X.shape[0] ** 2
 
     def distinct(self) -> DistinctRows:
-        """Return the different rows of every class: those that differ in content, soft label or weight.
+        """Return the distinct rows of every class: those that differ in content, soft label or weight.
 
-        The order does not depend on the order of the training rows, nor on how often one is repeated. (The rows
-        behind a precomputed kernel are not known: they are all kept, in their order. So are rows in groups.)
+        Their order depends neither on the order of the training rows nor on how often one is repeated. With a
+        precomputed kernel, whose rows are not known, and with groups, all rows are kept, in their order.
+
+        Returns
+        -------
+        DistinctRows
 
         Examples
         --------
@@ -152,14 +196,18 @@ class TrainingRows:
         return self._different(others, apart=self.groups is not None)
 
     def contents(self) -> DistinctRows:
-        """Return the rows of every class that differ in content or soft label, whatever their weights and groups.
+        """Return the rows of every class that differ in content or soft label, regardless of weights and groups.
 
-        To hinge machines, such rows are one row in a larger box. Otherwise as `distinct`.
+        Hinge machines merge equal rows into one row with a larger box. Otherwise as `distinct`.
+
+        Returns
+        -------
+        DistinctRows
         """
         return self._different([], apart=False)
 
     def _different(self, others: list[Array], *, apart: bool) -> DistinctRows:
-        """Return the rows of every class that differ in content, soft label or other numbers; all if kept apart."""
+        """Return the rows of every class that differ in content, soft label or other keys; all rows if `apart`."""
         apart = apart or self.kernel.precomputed
         content = np.arange(self.X.shape[0]) if apart else content_rank(self.X)
         labels = [] if self.soft_labels is None else [content_rank(self.soft_labels)]
@@ -172,7 +220,7 @@ class TrainingRows:
 
 
 def content_rank(X: Any) -> Array:
-    """Return a number for every row, shape (n,): the same for equal rows, whatever the order of the rows."""
+    """Return a rank for every row, shape (n,): equal rows have equal ranks, in any order of the rows."""
     if sparse.issparse(X):
         X = X.tocsr(copy=True)
         X.sum_duplicates()

@@ -65,9 +65,17 @@ class ExpansionBank:
         return coef
 
     def margins(self, X: Any) -> Array:
-        """Return f of every machine for new rows, shape (m, L).
+        """Return the decision values f of every machine for new rows.
 
-        For a precomputed kernel X holds the kernel values against all n training rows.
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, d)
+            New rows; for a precomputed kernel their kernel values with all n training rows, shape (m, n).
+
+        Returns
+        -------
+        margins : ndarray of shape (m, L)
+            Positive on the side of the classes with codeword bit +1.
         """
         margins = np.tile(self.intercept, (X.shape[0], 1))
         if not self.support.size:
@@ -84,7 +92,25 @@ class ExpansionBank:
         return margins
 
     def outputs(self, X: Any, *, variances: bool = False) -> Outputs:
-        """Return the outputs for new rows; a support vector machine has no variances to give."""
+        """Return the outputs for new rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, d)
+            New rows, see `margins`.
+        variances : bool, default=False
+            Must be False: support vector machines have no predictive variances.
+
+        Returns
+        -------
+        outputs : Outputs
+            Margins and norms, with provenance "new".
+
+        Raises
+        ------
+        ValueError
+            If variances are requested.
+        """
         if variances:
             raise ValueError(
                 "support vector machines have no variances: choose a decoding that needs none, such as "

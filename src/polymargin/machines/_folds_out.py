@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class FoldsOut:
-    """The machines of a block of columns, trained without each fold of the rows.
+    """The machines of a block of columns, refitted without each fold of the rows.
 
     Attributes
     ----------
@@ -41,20 +41,24 @@ class FoldsOut:
     def from_inverse(
         cls, group: GroupGram, block: Block, folds: Array, solution: Array, P: Array
     ) -> FoldsOut | None:
-        """Return them from the inverse of the whole matrix; None where too little is left without a fold.
+        """Compute them from the inverse of the full matrix; return None if a fold leaves too few rows.
 
         Parameters
         ----------
         group : GroupGram
-            The rows of the block.
+            The group of rows of the block.
         block : Block
             Columns with one ridge.
         folds : ndarray of int, shape (n,)
             The fold of every training row.
         solution : ndarray of shape (m, l)
-            Of the machines that are trained on all rows.
+            The dual solution of the machines trained on all rows.
         P : ndarray of shape (m, m)
-            The inverse without the bias direction.
+            The inverse with the bias direction projected out.
+
+        Returns
+        -------
+        FoldsOut or None
         """
         numbers = folds[block.rows]
         found = []
@@ -69,7 +73,7 @@ class FoldsOut:
 
     @classmethod
     def by_features(cls, group: GroupGram, block: Block, folds: Array, ridge: float) -> FoldsOut | None:
-        """Train machines with few features again without each fold; None where rounding forbids it."""
+        """Refit the machines in feature space without each fold; return None if rounding errors are too large."""
         numbers = folds[block.rows]
         found = []
         for fold in range(int(folds.max()) + 1):
@@ -92,7 +96,7 @@ def _machines(
 
 
 def _refitted(group: GroupGram, block: Block, held: Array, ridge: float) -> tuple[Array, Array] | None:
-    """Return the solution without some rows, and the errors at all rows, by the features of the rows."""
+    """Return the solution without the held-out rows and the errors at all rows, computed in feature space."""
     kept = np.flatnonzero(~held)
     if kept.size == 0:
         return None
@@ -114,7 +118,7 @@ def _refitted(group: GroupGram, block: Block, held: Array, ridge: float) -> tupl
         errors[kept] = left_out_errors(factor, solution, centring, np.array([ridge]), left_out)
     except np.linalg.LinAlgError:  # without the fold and one more group nothing is left
         return None
-    # The machine at its rows' mean says the mean of the targets.
+    # At the mean of the training features the machine predicts the mean of the targets.
     scaled = thin.powers(block.gamma)[:, np.newaxis] * (thin.rows.T @ solution)
     new = features.values[block.rows[held]] - thin.means
     errors[held] = np.sqrt(group.weights[held])[:, np.newaxis] * (targets[held] - means - new @ scaled)
@@ -135,13 +139,17 @@ def nested_outputs(
     bank : LSSVMBank
         The machines that are trained on all rows.
     workspace : Workspace
-        Of their training rows.
+        The workspace of their training rows.
     folds : ndarray of int, shape (n,)
         The fold of every row.
     groups : sequence of RowGroup
         The groups of rows that columns share.
     parts : sequence of (rows, columns, FoldsOut)
-        The machines without a fold.
+        The machines refitted without each fold.
+
+    Returns
+    -------
+    Nested or None
     """
     n, n_columns, n_folds = folds.size, bank.intercept.size, int(folds.max()) + 1
     margins = np.empty((n_folds, n, n_columns))
@@ -149,7 +157,7 @@ def nested_outputs(
         for rows, columns, part in parts:
             margins[:, rows[:, np.newaxis], columns] = part.margins
         return Nested(folds, margins) if np.isfinite(margins).all() else None
-    # A row that a dichotomy does not use is new to its machines.
+    # A row that a dichotomy does not use is out-of-sample for its machine.
     coef = np.zeros((n_folds, n_columns, n))
     for rows, columns, part in parts:
         coef[:, columns[:, np.newaxis], rows] = part.coef

@@ -1,4 +1,4 @@
-"""Groups of rows that columns of a codebook share, and their Gram matrices: centred, checked, in part or whole."""
+"""Groups of rows that columns of a codebook share, and their centred and validated Gram matrices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Selection = Literal["evidence", "loo", "gcv"]
 
 #: Groups of more rows than this are searched coarsely on a sample of this size.
 _SAMPLE = 500
-#: Products of features below this leave no room for what is divided by them.
+#: Squared feature norms below this are refused: dividing by them would overflow.
 _SMALLEST = 1e-290
 
 
@@ -37,11 +37,11 @@ class RowGroup:
     Attributes
     ----------
     rows : ndarray of int, shape (m,)
-        Which of the training rows.
+        Indices of the training rows.
     columns : ndarray of int, shape (l,)
         The columns of the codebook.
     targets : ndarray of shape (m, l)
-        What the columns' machines are to say of the rows.
+        The targets of the rows in every column.
     weights : ndarray of shape (m,)
         The row weights.
     counted : ndarray of shape (m, l) or None
@@ -63,9 +63,10 @@ class RowGroup:
         return float(self.weights.sum())
 
     def shift(self, kept: Array) -> Array:
-        """Return what leaving a row, or its group, out of some rows does to the mean of their targets, (m, l).
+        """Return the leave-one-out shift of the target mean over the kept rows, shape (m, l).
 
-        It is anti-correlated with the row's own target, and is added to its leave-one-out margin; zero elsewhere.
+        Leaving a row, or its group, out of the kept rows shifts the mean of the targets away from the row's own target.
+        The shift is added to leave-one-out margins to remove that leak; it is zero for rows that are not kept.
         """
         weights = np.where(kept, self.weights, 0.0)[:, np.newaxis]
         total = float(weights.sum())
@@ -82,8 +83,8 @@ class RowGroup:
 def row_groups(rows: TrainingRows, codebook: Codebook, selection: Selection = "evidence") -> list[RowGroup]:
     """Return the groups of rows that columns of the codebook share.
 
-    A row with a soft label takes part in a dichotomy with the probability of its classes for a weight; its target is
-    the mean of the classes' sides. That is the machine of K rows in its place, one of each class, weighted by the
+    A row with a soft label has the total probability of a dichotomy's classes as its weight there, and the mean of
+    their codeword bits as its target. The machine is that of K rows in its place, one of each class, weighted by the
     probabilities.
     """
     # Generalised cross-validation of one-vs-all machines counts the column of a row's own class.
@@ -127,7 +128,7 @@ class GroupGram:
     group : RowGroup
         The rows, their targets and weights.
     workspace : Workspace
-        What all groups share.
+        The cache that all groups share.
     by_features : bool
         Whether features may be used in place of the kernel matrix; see `worth_features`.
     """
@@ -137,11 +138,11 @@ class GroupGram:
         self.rows, self.columns, self.targets = group.rows, group.columns, group.targets
         self.weights, self.counted, self.total = group.weights, group.counted, group.total
         self.left_out = None if group.observations is None else LeftOut.of(group.observations)
-        #: The first of every set of equal rows, and which of these each row equals.
+        # `first`: the first row of every set of equal rows; `_equals`: the set of every row.
         first, self._equals = np.unique(
             workspace.distinct.inverse[group.rows], return_index=True, return_inverse=True
         )[1:]
-        #: How many rows there are, copies not counted, so that they change nothing.
+        #: The number of distinct rows, on which budgets are based, so that copies of rows change nothing.
         self.n_different = int(first.size)
         self._features: Features | None = None
         self._matrix_shared = not by_features
@@ -159,7 +160,7 @@ class GroupGram:
         return None if self._features is None or self.left_out is not None else self._features.orders.size
 
     def thin(self) -> ThinMatrix:
-        """Return the features of the rows, centred."""
+        """Return the centred features of the rows; raise ValueError if they overflow or underflow."""
         assert self._features is not None
         features = self._features
         with np.errstate(over="ignore", invalid="ignore"):
@@ -177,10 +178,10 @@ class GroupGram:
         return thin
 
     def base(self, rows: Array | None = None) -> Array:
-        """Return the base matrix among the rows, or some of the training rows; refused if it is no Gram matrix."""
+        """Return the base matrix among the group's rows, or given ones; raise if it is not a Gram matrix."""
         rows = self.rows if rows is None else rows
         kernel = self.kernel
-        if not self._matrix_shared:  # most groups use features, so that there is no matrix of all rows
+        if not self._matrix_shared:  # most groups use features, so the matrix of all rows is not cached
             base = kernel.base_among(self.workspace.rows.X, rows)
             check_base(base, kernel)
             return base
@@ -190,14 +191,14 @@ class GroupGram:
         return base
 
     def centred(self, gamma: float, gram: Array | None = None) -> tuple[Centring, Array]:
-        """Return the centring and the centred matrix A for one gamma; `gram`: the kernel's values of all rows."""
+        """Return the centring and the centred matrix A for one gamma; `gram`: the kernel matrix of all rows."""
         if gram is None:
             return _centred(self.kernel, _values(self.kernel, self.base(), gamma), self.weights)
         K = among(gram, self.rows)
         return _centred(self.kernel, K.copy() if K is gram else K, self.weights)
 
     def _sampled(self, share: float, least_rows: int) -> Array:
-        """Return the places of a share of the rows; of groups, some rows of each rather than some groups."""
+        """Return positions of a sample of this share of the rows; of every group some rows, not some whole groups."""
         deal = self.workspace.rows.deal
         if self.group.observations is None:
             return np.flatnonzero(np.isin(self.rows, deal.sample(share, least_rows)))
@@ -214,7 +215,7 @@ class GroupGram:
     def part(self, share: float, least_rows: int, by_features: bool) -> Part:
         """Return a sample of this share of every class, or all rows, with their features or the base matrix.
 
-        Equal rows of one class and weight are one row that stands for several.
+        Equal rows of the same class and weight are merged into one row with a number of copies.
         """
         observations = self.group.observations
         kept = np.arange(self.rows.size) if share >= 1.0 else self._sampled(share, least_rows)
@@ -225,7 +226,7 @@ class GroupGram:
         place = np.argsort(np.argsort(first, kind="stable"), kind="stable")
         weights: Array = np.bincount(place[inverse], self.weights[kept])
         if observations is not None and share < 1.0:
-            # Of a group of which some rows are kept, these stand for all.
+            # The sampled rows of a group carry the weight of the whole group.
             of_all, of_kept = (
                 np.bincount(observations, self.weights),
                 np.bincount(observations[different], weights),
@@ -253,7 +254,7 @@ class GroupGram:
 
 
 class GroupEvidence:
-    """The level-two evidence of a group of rows, for one gamma after the other.
+    """The level-two evidence of a group of rows, cached by gamma.
 
     Parameters
     ----------
@@ -281,9 +282,9 @@ class GroupEvidence:
         return self._levels[gamma, sample]
 
     def _sampled(self) -> Array:
-        """Return positions of a sample of the rows that keeps every class's share, whatever their order."""
+        """Return positions of a stratified sample of the rows, which does not depend on their order."""
         if self._sample is None:
-            # Rows in the order of their mean distance to all rows, within each class: every m-th is a fair sample.
+            # Systematic sampling: every m-th row, in the order of the mean distance to all rows within each class.
             class_index = self._group.workspace.rows.class_index[self._group.rows]
             order = np.lexsort((self._group.weights @ _one_number(self._base), class_index))
             self._sample = _evenly(order, class_index[order], _SAMPLE)
@@ -291,14 +292,14 @@ class GroupEvidence:
 
 
 def worth_features(n_features: int, n_rows: int) -> bool:
-    """Tell whether so many features of so many rows are quicker to work with than their kernel matrix."""
+    """Return whether this many features of this many rows are faster to work with than the kernel matrix."""
     return 2 * n_features <= n_rows
 
 
 def _evenly(order: Array, class_index: Array, size: int) -> Array:
     """Return evenly spaced items of an order that has the classes one after the other, sorted.
 
-    A class too small to be met by chance is represented by its middle row.
+    A class that is too small to be hit is represented by its middle row.
     """
     counts = np.unique(class_index, return_counts=True)[1]
     middles = np.cumsum(counts) - (counts + 1) // 2
@@ -307,18 +308,18 @@ def _evenly(order: Array, class_index: Array, size: int) -> Array:
 
 
 def _one_number(base: Array) -> Array:
-    """Return a base matrix with one number for every two rows, the first where there are two."""
+    """Return the base matrix, or the first of two where a kernel has two base matrices."""
     return base if base.ndim == 2 else base[..., 0]
 
 
 def check_base(base: Array, kernel: Kernel) -> None:
-    """Refuse a matrix that is no Gram matrix."""
+    """Raise ValueError or NotPositiveDefinite unless a base matrix is a Gram matrix."""
     if not np.isfinite(base).all():
         raise ValueError(f"the kernel matrix holds infinite or undefined values; {_remedy(kernel)}")
     if kernel.untrusted and not np.allclose(base, base.T, rtol=1e-6, atol=1e-8 * np.abs(base).max()):
         raise ValueError("the kernel matrix is not symmetric, so it is not a kernel's")
     if kernel.untrusted and base.shape[0] == base.shape[1]:
-        # A matrix from outside may have been computed in single precision: only what is clearly negative is refused.
+        # A matrix given by the user may be in single precision: only clearly negative eigenvalues are refused.
         shifted = np.array(base, order="F")
         shifted[np.diag_indices_from(shifted)] += 1e-7 * max(float(np.trace(np.abs(base))), 1e-300)
         if lapack.dpotrf(shifted, lower=1, overwrite_a=1)[1] != 0:
@@ -326,13 +327,13 @@ def check_base(base: Array, kernel: Kernel) -> None:
 
 
 def _values(kernel: Kernel, base: Array, gamma: float) -> Array:
-    """Return the kernel's values, infinite ones included."""
+    """Return the kernel matrix, without warnings of infinite values."""
     with np.errstate(over="ignore", invalid="ignore"):
         return kernel.apply(base, gamma)
 
 
 def _centred(kernel: Kernel, K: Array, weights: Array) -> tuple[Centring, Array]:
-    """Return the centring and the centred matrix A of the kernel's values, which are overwritten."""
+    """Return the centring and the centred matrix A of a kernel matrix, which is overwritten."""
     with np.errstate(over="ignore", invalid="ignore"):
         centring, A = centre(K, weights)
     if not np.isfinite(centring.grand_mean):
@@ -341,8 +342,8 @@ def _centred(kernel: Kernel, K: Array, weights: Array) -> tuple[Centring, Array]
 
 
 def _check_spectrum(eigenvalues: Array, trace: float, kernel: Kernel) -> None:
-    """Refuse a Gram matrix with clearly negative eigenvalues."""
-    # A matrix from outside, of this trace before it was centred, may have been computed in single precision.
+    """Raise NotPositiveDefinite if a Gram matrix has clearly negative eigenvalues."""
+    # A matrix given by the user, of this trace before centring, may have been computed in single precision.
     tolerance = 1e-7 * (trace if kernel.untrusted else float(eigenvalues[-1]))
     if eigenvalues[0] < -tolerance:
         raise NotPositiveDefinite(
@@ -352,7 +353,7 @@ def _check_spectrum(eigenvalues: Array, trace: float, kernel: Kernel) -> None:
 
 
 def _remedy(kernel: Kernel) -> str:
-    """Say what to do about a matrix that is no Gram matrix."""
+    """Return the advice for a matrix that is not a Gram matrix."""
     if kernel.untrusted:
         return "use a positive definite kernel"
     remedy = "scale the features, for example with StandardScaler"

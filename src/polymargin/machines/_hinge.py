@@ -1,4 +1,4 @@
-"""Training rows as the SMO solver wants them, and what the bank and cross-validation do with them."""
+"""Training rows in the form of the SMO solver, for the banks of hinge machines and their cross-validation."""
 
 from __future__ import annotations
 
@@ -24,19 +24,29 @@ from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram
 
 Array = NDArray[Any]
 
-#: Bytes for Gram matrices and cached Gram rows, if that much is free: beyond it rows are computed when needed.
+#: Budget in bytes of Gram matrices and cached Gram rows, if that much is free; further rows are computed when needed.
 GRAM_BUDGET = 2 * _memory.GIB
-#: A soft label closer to zero than this is on neither side.
+#: A soft target closer to zero than this is on neither side, and its row is not used.
 _NO_SIDE = 1e-9
-#: Float32 holds largest kernel values in this range, with room for sums and differences.
+#: Float32 is used if the largest kernel value is in this range, which leaves room for sums and differences.
 _SINGLE = (1e-30, 1e30)
-#: The solvers work with the box C, with the largest kernel value k, and with C k, in these ranges.
+#: The ranges in which the solvers accept the box C, the largest kernel value k, and C k.
 _LARGEST_BOX, _KERNEL_VALUES = 1e25, (1e-200, 1e200)
 
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """How the machines are trained: see `polymargin.solvers.smo.solve`."""
+    """Options of the solver, see `polymargin.solvers.smo.solve`.
+
+    Attributes
+    ----------
+    tol : float
+        Tolerance of the optimality conditions.
+    max_iter : int
+        Limit of steps; -1 for the solver's own.
+    n_threads : int
+        Number of threads.
+    """
 
     tol: float = 1e-3
     max_iter: int = -1
@@ -44,10 +54,10 @@ class SolverOptions:
 
 
 class HingeRows:
-    """The different rows of every class, the rows of a class side by side, and their problems.
+    """The distinct rows of every class, sorted by class, and the dichotomies to be solved on them.
 
-    Copies of a row are one row in a larger box: to train on them takes no longer, and the machines depend neither on
-    the order of the training rows nor on whether a row is repeated or weighted.
+    Copies of a row are merged into one row with a larger box. This is faster, and makes the machines independent of
+    the order of the training rows and of whether a row is repeated or weighted.
 
     Parameters
     ----------
@@ -58,16 +68,16 @@ class HingeRows:
     box_weights : ndarray of shape (n,)
         The box of every training row in multiples of C.
     leading : ndarray of shape (n,) or None
-        Within a class rows are sorted by this first: rows that take part in the same problems should be neighbours.
+        The first sort key within a class, such as the fold: rows of the same problems should be contiguous.
     labels : SoftLabels or None
         Soft labels, the same for copies of a row in the same class; None for the classes of the rows.
 
     Attributes
     ----------
-    first, inverse
+    first, inverse : ndarray of int
         See `polymargin.rows.DistinctRows`.
     class_index : ndarray of shape (m,)
-        The class of every different row.
+        The class of every distinct row.
     """
 
     def __init__(
@@ -85,23 +95,23 @@ class HingeRows:
         self._data, self._labels = data, labels
 
     def boxes(self, held_out: Array | None = None) -> Array:
-        """Return the box of every different row in multiples of C, zero if all its copies are held out, shape (m,)."""
+        """Return the box of every distinct row in multiples of C, zero if all its copies are held out, shape (m,)."""
         return np.bincount(self.inverse, _without(self.box_weights, held_out), minlength=self.first.size)
 
     def soft_labels(self, held_out: Array | None = None) -> Array | None:
-        """Return the soft labels of the different rows, shape (m, K), or None if labels are hard.
+        """Return the soft labels of the distinct rows, shape (m, K), or None if labels are hard.
 
-        They are learned without the rows that are held out.
+        They are estimated without the held-out rows.
         """
         if self._labels is None:
             return None
         weights = _without(self._data.weights, held_out)
         labels = self._labels(weights)
-        # A copy that is not held out speaks for the others.
-        speaker = self.first.copy()
+        # The label of a distinct row is that of its first copy that is not held out.
+        representative = self.first.copy()
         kept = np.flatnonzero(weights)[::-1]
-        speaker[self.inverse[kept]] = kept
-        return labels[speaker]
+        representative[self.inverse[kept]] = kept
+        return labels[representative]
 
     def dichotomies(
         self,
@@ -121,7 +131,11 @@ class HingeRows:
         held_out : ndarray of int or None
             Training rows to leave out.
         start : ndarray of shape (L, n) or None
-            Dual coefficients of the training rows to start from, in multiples of C.
+            Warm start: dual coefficients of the training rows, in multiples of C.
+
+        Returns
+        -------
+        list of Dichotomy
         """
         box = self.boxes(held_out)
         labels = self.soft_labels(held_out)
@@ -131,7 +145,7 @@ class HingeRows:
             word = self.codebook.matrix[:, column].astype(np.float64)
             targets = word[self.class_index] if labels is None else labels @ word
             used = (np.abs(targets) > _NO_SIDE) & (box > 0.0)
-            # The solver keeps Gram rows from one problem to the next if both are on the very same rows.
+            # The solver's cache of Gram rows serves the next problem if its array of rows is the same object.
             pattern = used.tobytes()
             if pattern not in known_rows:
                 known_rows[pattern] = np.flatnonzero(used)
@@ -149,18 +163,18 @@ class HingeRows:
         return problems
 
     def base(self) -> Array:
-        """Return the kernel's base matrix among the different rows, checked, in float64."""
+        """Return the kernel's validated base matrix among the distinct rows, in float64."""
         base = self.kernel.base_among(self._data.X, self.first)
         check_base(base, self.kernel)
         return base
 
     def require_gram(self, n_matrices: int, remedy: str) -> None:
-        """Refuse Gram matrices that do not fit into memory."""
+        """Raise MemoryError if this many Gram matrices do not fit into memory."""
         n = self.first.size
         _memory.require(8.0 * n_matrices * n**2, f"the kernel matrix of {n} rows", remedy)
 
     def source(self, gamma: float) -> GramSource:
-        """Return where the solver takes its Gram rows from: features if it can, else the Gram matrix."""
+        """Return the solver's source of Gram rows: computed on demand if it has the kernel, else the Gram matrix."""
         if lazy_kernel(self.kernel, self._data.X):
             return lazy_gram(self.kernel, self._data.X[self.first], gamma)
         self.require_gram(3, "fit fewer rows, or give dense features and a named kernel of whole degree")
@@ -168,12 +182,12 @@ class HingeRows:
 
 
 def lazy_kernel(kernel: Kernel, *rows: Any) -> bool:
-    """Tell whether the solver can compute this kernel between these rows by itself."""
+    """Return whether the solver can compute this kernel between these rows itself."""
     return kernel.smo_arguments() is not None and all(isinstance(X, np.ndarray) for X in rows)
 
 
 def lazy_gram(kernel: Kernel, X: Array, gamma: float, dtype: Any = None) -> LazyGram:
-    """Return the Gram matrix whose rows are computed when they are needed; float32 if that can hold it."""
+    """Return a Gram matrix whose rows are computed on demand, in float32 if its range suffices."""
     with np.errstate(over="ignore"):
         largest = float(np.max(kernel.diagonal(X, gamma), initial=0.0))
     if not np.isfinite(largest):
@@ -227,7 +241,7 @@ def solve_path(
 
 
 def check_scale(box: float, kernel_value: float) -> None:
-    """Refuse a problem whose numbers float64 cannot hold with digits to spare.
+    """Raise ValueError if C or the kernel values are beyond the range in which float64 is accurate enough.
 
     Parameters
     ----------
@@ -261,7 +275,7 @@ def check_scale(box: float, kernel_value: float) -> None:
 
 
 def weight_norms(solutions: Sequence[Solution], problems: Sequence[Dichotomy] | None = None) -> Array:
-    """Return ‖w‖ = √(βᵀKβ) of every machine, from its objective ½‖w‖² − Σpa; p is one unless the problems say more."""
+    """Return ‖w‖ = √(βᵀKβ) of every machine from its objective ½‖w‖² − Σpa; p is the linear term, by default one."""
     terms: list[Any] = [None] * len(solutions)
     if problems is not None:
         terms = [problem.linear for problem in problems]
@@ -274,7 +288,7 @@ def weight_norms(solutions: Sequence[Solution], problems: Sequence[Dichotomy] | 
 
 
 def _without(weights: Array, held_out: Array | None) -> Array:
-    """Return the weights with zeros for rows that are held out."""
+    """Return the weights with zeros for the held-out rows."""
     if held_out is not None:
         weights = weights.copy()
         weights[held_out] = 0.0
@@ -286,7 +300,7 @@ def _announce_compilation(progress: Progress | None = None) -> None:
 
 
 def announce_compilation(module: Any, name: str, progress: Progress | None = None) -> None:
-    """Say, once, that the first problem waits for the compiler, if this jitted function is not compiled yet."""
+    """Report that the solver is being compiled, if this jitted function has not been compiled or cached yet."""
     function = getattr(module, name)
     # With NUMBA_DISABLE_JIT the function is plain Python, and nothing is compiled.
     if not hasattr(function, "signatures") or function.signatures:
@@ -294,7 +308,7 @@ def announce_compilation(module: Any, name: str, progress: Progress | None = Non
     if function.stats.cache_path:
         written = Path(module.__file__).stat().st_mtime
         stored = Path(function.stats.cache_path).glob(f"{module.__name__.rpartition('.')[2]}.{name}-*.nbi")
-        # What is older than the source is left from an earlier version, and of no use.
+        # A cache file older than the source belongs to an earlier version and is not used.
         if any(index.stat().st_mtime >= written for index in stored):
             return
     if progress is not None:

@@ -22,12 +22,12 @@ Array = NDArray[Any]
 
 
 def criterion_of(selection: str | None) -> Selection:
-    """Return what an estimator's ``selection`` minimises; None, where all is given, would minimise as "loo" does."""
+    """Return the criterion of an estimator's ``selection``: "loo" also for "loo-exact" and for None."""
     return "loo" if selection in (None, "loo-exact") else cast(Selection, selection)
 
 
 def in_batches(groups: list[GroupGram], pools: Sequence[Array]) -> list[list[GroupGram]]:
-    """Return the groups one by one, or all together if some pool needs several at a time."""
+    """Return every group as a batch of its own, or one batch of all groups if some pool spans several."""
     group_of = _owners([group.columns for group in groups])
     if all((group_of[pool] == group_of[pool[0]]).all() for pool in pools):
         return [[group] for group in groups]
@@ -35,7 +35,7 @@ def in_batches(groups: list[GroupGram], pools: Sequence[Array]) -> list[list[Gro
 
 
 def _owners(columns: Sequence[Array]) -> Array:
-    """Return for every column the number of the set of columns that it belongs to, shape (L,)."""
+    """Return the index of the set that contains each column, shape (L,)."""
     owners = np.empty(sum(part.size for part in columns), dtype=np.intp)
     for number, part in enumerate(columns):
         owners[part] = number
@@ -51,7 +51,7 @@ def kernel_count(
     groups: list[GroupGram],
     progress: Progress | None,
 ) -> Count:
-    """Return the count of the kernels that are tried to select what is None."""
+    """Return the progress count of the kernels tried while C, gamma or both are selected."""
     search = gamma is None and data.kernel.tunable
     wanted = " and ".join(name for name, open_ in (("C", C is None), ("gamma", search)) if open_)
     if selection != "evidence":
@@ -75,7 +75,7 @@ def select_parameters(
     progress: Progress | None,
     noise_floor: float | None = None,
 ) -> tuple[Array, Array]:
-    """Return C and gamma of every column, shape (L,) each, selecting what is None."""
+    """Return C and gamma of every column, shape (L,) each; those that are None are selected."""
     n_columns = sum(group.columns.size for group in groups)
     kernel = data.kernel
     if not kernel.tunable:
@@ -140,7 +140,7 @@ def _members(
 
 
 def _natural_ridge(data: TrainingRows) -> float:
-    """Return the mean of K(x, x), about which a kernel without gamma has its ridges."""
+    """Return the mean of K(x, x), the natural unit of the ridge for a kernel without gamma."""
     if isinstance(data.kernel, Linear):  # about the mean of the rows: a shift does not change the machines
         size = float(weighted_moments(data.X, data.weights)[1].sum())
     else:

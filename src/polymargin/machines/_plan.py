@@ -1,4 +1,4 @@
-"""What a fit will work with, features or kernel matrices, and whether there is memory for it."""
+"""Whether a fit uses the explicit feature map or kernel matrices, and whether these fit into memory."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from polymargin.rows import TrainingRows
 
 
 def n_features_to_use(data: TrainingRows, groups: list[GroupGram]) -> int | None:
-    """Return how many features the kernel has, None if these are not few compared with the rows of most groups."""
+    """Return the dimension of the kernel's feature map; None if it has none that pays off for most groups."""
     n_features = None if sparse.issparse(data.X) else data.kernel.n_features(data.X.shape[1])
     if n_features is None:
         return None
-    served = sum(group.n_different for group in groups if worth_features(n_features, group.n_different))
-    return n_features if 2 * served >= sum(group.n_different for group in groups) else None
+    covered = sum(group.n_different for group in groups if worth_features(n_features, group.n_different))
+    return n_features if 2 * covered >= sum(group.n_different for group in groups) else None
 
 
 def require_memory(
     data: TrainingRows, groups: list[GroupGram], keep_factors: bool, by_features: bool
 ) -> None:
-    """Refuse, with MemoryError, what does not fit: kernel matrices, and features that are used in their place."""
+    """Raise MemoryError if the kernel matrices, or the features used in their place, do not fit into memory."""
     squares = [float(group.rows.size) ** 2 for group in groups if not group.by_features]
     n_features = data.kernel.n_features(data.X.shape[1]) if by_features else None
     n_rows = data.X.shape[0]
@@ -43,7 +43,7 @@ def require_memory(
 
 
 def require_matrix(group: GroupGram) -> None:
-    """Refuse, with MemoryError, the kernel matrix of a group whose features do not do after all."""
+    """Raise MemoryError if a kernel matrix does not fit, once the feature map has proved numerically unusable."""
     n_rows = group.rows.size
     _memory.require(
         (32.0 + group.workspace.rows.base_bytes) * float(n_rows) ** 2 * n_threads(),

@@ -1,4 +1,4 @@
-"""Where the soft labels of training rows come from."""
+"""Sources of soft labels: given by the user, or estimated from the neighbours of a row."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ Array = NDArray[Any]
 
 
 class SoftLabels(Protocol):
-    """Gives the class probabilities of the rows that a machine is trained on."""
+    """Callable that returns the soft labels of a training set."""
 
     def __call__(self, weights: Array) -> Array:
-        """Return the soft labels, shape (n, K), of a training set of these row weights.
+        """Return the soft labels, shape (n, K), of a training set with these row weights, shape (n,).
 
-        Rows of weight zero are held out: nothing may be learned from them, and what is returned for them is not used.
+        Rows of weight zero are held out: they must not influence the labels of the others, and their own are not used.
         """
         ...
 
 
 @dataclass(frozen=True)
 class GivenLabels:
-    """Soft labels that the user brings."""
+    """Soft labels that are given by the user."""
 
     labels: Array
 
     def __call__(self, weights: Array) -> Array:
-        """Return the labels, which depend on no other row."""
+        """Return the labels, which do not depend on the weights."""
         return self.labels
 
 
@@ -38,8 +38,8 @@ class GivenLabels:
 class DensityLabels:
     """Soft labels estimated from the neighbours of a row among the rows that are not held out.
 
-    The label of a row depends on the classes of its neighbours, so a machine that is not to know some rows must be
-    trained on labels that do not know them either.
+    The label of a row depends on the classes of its neighbours. To avoid a leak, a machine trained without some rows
+    needs labels that are estimated without these rows.
     """
 
     density: Any
@@ -54,7 +54,7 @@ class DensityLabels:
         return self.density.soft_labels(self.X, self.class_index, self.weights, self.n_classes)
 
     def __call__(self, weights: Array) -> Array:
-        """Estimate the labels."""
+        """Return the labels estimated from the rows of positive weight; cached for the full training set."""
         if np.array_equal(weights, self.weights):
             return self.of_all
         return self.density.soft_labels(self.X, self.class_index, weights, self.n_classes)

@@ -1,4 +1,4 @@
-"""What machines that are fitted to the same rows share: made for a fit, handed on, dropped with it."""
+"""Caches shared by machines that are fitted to the same rows; they live as long as the fit."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from polymargin.rows import DistinctRows, TrainingRows
 Array = NDArray[Any]
 Result = TypeVar("Result")
 
-#: The base matrix among all rows is computed once and kept if it has at most so many bytes.
+#: The base matrix of all rows is cached if it has at most this many bytes.
 KEPT_BYTES = 2.0**29
-#: So many rows of the kernel matrix are computed at a time.
+#: Rows of the kernel matrix that are computed at a time.
 _STRIP = 64
 
 
 class Workspace:
-    """What is computed from training rows once, when it is first wanted, and used by every fit to them.
+    """Cache of what is computed from training rows: lazily, once, for every fit to them. Thread-safe.
 
     Parameters
     ----------
     rows : TrainingRows
         The training rows.
     distinct : DistinctRows or None
-        Which of them differ, if that is known; None: computed when wanted.
+        Their distinct rows, if known; None to compute them when needed.
     """
 
     def __init__(self, rows: TrainingRows, distinct: DistinctRows | None = None):
@@ -41,10 +41,10 @@ class Workspace:
         self._finite: bool | None = None
         self._features: Features | None = None
         self._gram: tuple[float, Array] | None = None
-        self._lock = RLock()  # threads may want the same thing at the same time
+        self._lock = RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process computes what it needs: that is faster than to send matrices.
+        # The matrices are not pickled: to recompute them is faster than to transfer them.
         return Workspace, (self.rows, self._distinct)
 
     @property
@@ -57,7 +57,7 @@ class Workspace:
 
     @property
     def base(self) -> Array | None:
-        """The kernel's base matrix among all rows, which must not be changed; None if there are too many rows."""
+        """The kernel's base matrix among all rows (read-only); None if it exceeds the cache limit."""
         rows = self.rows
         if rows.whole_bytes > KEPT_BYTES:
             return None
@@ -68,7 +68,7 @@ class Workspace:
 
     @property
     def finite(self) -> bool:
-        """Whether the base matrix among all rows is there and has neither infinite nor undefined entries."""
+        """Whether the base matrix among all rows is cached and all its entries are finite."""
         base = self.base
         with self._lock:
             if self._finite is None:
@@ -84,9 +84,17 @@ class Workspace:
             return self._features
 
     def gram(self, gamma: float) -> Array | None:
-        """Return the kernel's values among all rows, which must not be changed; None if there are too many rows.
+        """Return the kernel matrix of all rows; the one of the last gamma is cached.
 
-        They are kept until another gamma is asked for.
+        Parameters
+        ----------
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        gram : ndarray of shape (n, n), or None
+            Read-only; None if the base matrix exceeds the cache limit.
         """
         base = self.base
         if base is None:
@@ -107,21 +115,32 @@ class Workspace:
             return self._gram[1]
 
     def base_among(self, rows: Array) -> Array:
-        """Return the base matrix among some of the rows, which must not be changed."""
+        """Return the base matrix among some of the rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int, shape (m,)
+            Indices of the rows.
+
+        Returns
+        -------
+        base : ndarray of shape (m, m) or (m, m, 2)
+            Read-only.
+        """
         whole = self.base
         return self.rows.kernel.base_among(self.rows.X, rows) if whole is None else among(whole, rows)
 
 
 class SharedWork:
-    """What several fits to the same rows share: a workspace for every kernel, and results by name.
+    """Cache shared by several fits to the same rows: a workspace per kernel, and results by key.
 
-    Estimators that differ in coding and decoding only, and are fitted to the same rows, train many of the same
-    machines. Each result is computed by whoever needs it first; results do not depend on who that is.
+    Estimators that differ in coding and decoding only train many of the same machines. Each result is computed at its
+    first use, and does not depend on the order of use.
 
     Parameters
     ----------
     keep : bool, default=True
-        Whether results are kept. A single estimator needs each of them once and keeps none.
+        Whether results are cached. A single estimator uses each of them once and needs no cache.
     """
 
     def __init__(self, keep: bool = True):
@@ -130,20 +149,20 @@ class SharedWork:
         self._results: dict[Hashable, Any] = {}
 
     def workspace(self, rows: TrainingRows, which: Hashable = None) -> Workspace:
-        """Return the workspace of the rows with their kernel; `which` tells a sample of the rows from all."""
+        """Return the workspace of the rows and their kernel; `which` is the key of a sample of the rows."""
         key = kernel_key(rows.kernel), which
         if key not in self._workspaces:
             self._workspaces[key] = Workspace(rows)
         return self._workspaces[key]
 
     def drop(self, kernel: Kernel) -> None:
-        """Forget the workspaces of a kernel, unless others may need them."""
+        """Free the workspaces of a kernel, unless results are shared."""
         if not self._keep:
             name = kernel_key(kernel)
             self._workspaces = {key: kept for key, kept in self._workspaces.items() if key[0] != name}
 
     def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
-        """Return a result that is known by this key, or compute it."""
+        """Return the cached result of this key, or compute and cache it."""
         if not self._keep:
             return compute()
         if key not in self._results:
@@ -153,7 +172,7 @@ class SharedWork:
 
 
 def kernel_key(kernel: Kernel) -> Hashable:
-    """Return what tells a kernel from others: itself, or, where it holds a function without a hash, its identity."""
+    """Return a cache key for a kernel: the kernel itself, or its identity if it is not hashable."""
     try:
         hash(kernel)
     except TypeError:
@@ -162,12 +181,12 @@ def kernel_key(kernel: Kernel) -> Hashable:
 
 
 def array_key(value: Any) -> Hashable:
-    """Return what tells an array, or a number, or None, from others."""
+    """Return a cache key for an array, a number or None."""
     return value if value is None or np.isscalar(value) else (np.shape(value), np.asarray(value).tobytes())
 
 
 def among(matrix: Array, rows: Array) -> Array:
-    """Return the part of a square matrix that belongs to some rows, in their order; the matrix itself if it is all."""
+    """Return the submatrix of some rows and the same columns; the matrix itself (not a copy) if these are all."""
     if rows.size == len(matrix) and (np.diff(rows) == 1).all():
         return matrix
     return matrix.take(rows, axis=0).take(rows, axis=1)

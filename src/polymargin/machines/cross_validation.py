@@ -1,7 +1,7 @@
-"""Selection by cross-validation: C and the kernel's parameters of hinge machines, on a grid, inside ``fit``.
+"""Selection of C and the kernel's parameters of hinge machines by cross-validation on a grid.
 
-One Gram matrix per kernel parameter serves all folds and all dichotomies, which use parts of it, and every machine
-walks up its path of C with warm starts.
+One Gram matrix per kernel parameter serves all folds and dichotomies, and every machine follows its path of increasing
+C with warm starts.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Array = NDArray[Any]
 
 __all__ = ["cross_validate", "cross_validate_svm", "default_C", "default_gamma"]
 
-#: Where the search begins: C, and gamma in multiples of the kernel's natural unit.
+#: The initial grid, as powers of two: C, and gamma in multiples of the kernel's natural unit.
 C_EXPONENTS, GAMMA_EXPONENTS = range(-3, 10, 2), range(-6, 5, 2)
 
 
 def default_C() -> Array:
-    """Return the values of C that are tried first, ascending."""
+    """Return the values of C of the initial grid, ascending."""
     return 2.0 ** np.array(C_EXPONENTS)
 
 
 def default_gamma(data: TrainingRows) -> Array:
-    """Return the values of gamma that are tried first, ascending: around one over the mean squared distance."""
+    """Return the values of gamma of the initial grid, ascending, around one over the mean squared distance."""
     if not data.kernel.tunable:
         return np.ones(1)
     return data.kernel.unit_gamma(data.X, data.weights) * 2.0 ** np.array(GAMMA_EXPONENTS)
@@ -86,27 +86,40 @@ def cross_validate_svm(
         The values to try; None for a range around one over the mean squared distance of two rows.
     degree, coef0 : float or array-like
         The values to try for the polynomial kernel.
-    coding, decoding
-        As in `SVMClassifier`. A decoding that learns is stood in for by "hamming".
+    coding : str, array-like or callable
+        As in `SVMClassifier`.
+    decoding : str or Decoder
+        As in `SVMClassifier`. In place of a decoder that learns, "hamming" is used.
     shared_parameters : bool
-        True: one choice for all machines, by the accuracy of the decoded labels. False: one for each, by its own
-        accuracy on its own dichotomy, as Van Gestel et al. (2002) do for their Table III.
+        True: the same parameters for all machines, selected by the accuracy of the decoded labels. False: separate
+        ones for every machine, selected by its accuracy on its own dichotomy, as in Table III of Van Gestel et al.
+        (2002).
     sample_weight : array-like of shape (n,) or None
         Row weights, which scale C row by row and count in the accuracy.
     cv : int, splitter or iterable of splits
         The folds, see `polymargin.folds.training_folds`.
     max_extensions : int
         How often a range of C or gamma is extended because the best value lies on its edge.
-    tol, max_iter, n_jobs
-        Of the solver; the result is the same for any number of jobs (threads).
+    tol : float
+        Tolerance of the solver.
+    max_iter : int
+        Limit of steps of the solver; -1 for its own.
+    n_jobs : int or None
+        Number of threads, which does not change the result.
     random_state : int, RandomState instance or None
         For the folds and the coding.
     progress : callable or None
-        Is told every step, see `polymargin._progress`; the number of grid points grows with the ranges.
+        Called with every step, see `polymargin._progress`; the number of grid points grows with the ranges.
 
     Returns
     -------
     CrossValidation
+        The scores of all grid points, and the best of them.
+
+    See Also
+    --------
+    polymargin.SVMClassifier : Selects its parameters this way.
+    polymargin.inspection.selection_surface : The scores of a fitted estimator.
 
     Examples
     --------
@@ -170,15 +183,24 @@ def cross_validate(
     C, gamma : ndarray
         The values to try, ascending.
     folds : sequence of ndarray of int
-        The rows that are held out together; every row once.
+        The rows of every fold; every row is in one fold.
     decoder : Decoder or None
-        Gives the labels whose accuracy decides for all machines; None: every machine decides for itself.
+        Decodes the labels by whose accuracy parameters shared by all machines are selected; None to select them for
+        every machine separately.
     variants : sequence of Kernel or None
-        Kernels with the same base matrix to try, the data's unless given.
+        Kernels with the same base matrix to try; by default the kernel of the data.
     box_weights : ndarray of shape (n,) or None
-        The box of every row in multiples of C, which counts in the accuracy as well; its weight unless given.
-    max_extensions, options, progress
+        The box of every row in multiples of C, also its weight in the accuracy; by default the row weights.
+    max_extensions : int
         See `cross_validate_svm`.
+    options : SolverOptions or None
+        Options of the solver.
+    progress : callable or None
+        See `cross_validate_svm`.
+
+    Returns
+    -------
+    CrossValidation
     """
     if not (np.asarray(C) > 0).all() or not (np.asarray(gamma) > 0).all():
         raise ValueError("the values of C and gamma to try must be positive")
@@ -203,13 +225,13 @@ def cross_validate(
 
 
 def _doing(C: Array, gamma: Array) -> str:
-    """Say what is chosen."""
+    """Return the description of the step for progress reports."""
     chosen = [name for name, values in (("C", C), ("gamma", gamma)) if np.size(values) > 1]
     return f"choosing {' and '.join(chosen)}" if chosen else "cross-validating"
 
 
 class _Trial:
-    """Trains and scores machines without each fold, for any part of the grid."""
+    """Trains machines without each fold and scores them on it, for any rectangle of the grid."""
 
     def __init__(
         self,
@@ -230,7 +252,7 @@ class _Trial:
         self._base = self.rows.base()
 
     def __call__(self, C: Array, gamma: Array, choosers: Array) -> Block:
-        """Return the scores of those who choose (all machines, or each) on a rectangle of the grid."""
+        """Return the scores of some choosers (all machines together, or each) on a rectangle of the grid."""
         shape = (len(self.folds), self.n_choosers, len(self.variants), gamma.size, C.size)
         block = Block(np.full(shape, np.nan), np.full(shape, np.nan))
         columns = choosers if self.decoder is None else np.arange(self.codebook.n_columns)
@@ -253,13 +275,13 @@ class _Trial:
     def _held_out(
         self, K: Array, fold: Array, problems: list[Dichotomy], solutions: list[Solution]
     ) -> Outputs:
-        """Return the outputs for the rows of the fold of the machines trained without them."""
+        """Return the outputs of the fold's rows by the machines trained without them."""
         expansion = Expansion.join(self.rows.first.size, problems, solutions)
         margins = expansion.evaluate(K[self.rows.inverse[fold]])
         return Outputs(margins, "out_of_fold", norms=weight_norms(solutions))
 
     def _score(self, outputs: Outputs, fold: Array, columns: Array) -> tuple[Any, Any]:
-        """Return the weight of the rows that are right, and the summed hinge loss, for each who chooses."""
+        """Return the weight of the correctly classified rows and the summed hinge loss, of every chooser."""
         weights = self.weights[fold]
         targets = self.codebook.targets(self.data.class_index[fold])[:, columns]
         losses = np.where(targets == 0, 0.0, np.maximum(1.0 - targets * outputs.margins, 0.0))
@@ -270,7 +292,7 @@ class _Trial:
         return weights @ right, hinge.sum()
 
     def fold_weights(self) -> Array:
-        """Return the weight of the rows that each who chooses is scored on, in every fold, shape (F, M)."""
+        """Return the weight of the rows on which every chooser is scored, in every fold, shape (F, M)."""
         if self.decoder is not None:
             return np.array([[self.weights[fold].sum()] for fold in self.folds])
         targets = self.codebook.targets(self.data.class_index)

@@ -47,7 +47,7 @@ from polymargin.solvers.thin import ThinFactor, ThinMatrix
 
 Array = NDArray[Any]
 
-#: Margins of less than this times the targets count as zero, of which there are no digits to lose.
+#: Margins smaller than this times the targets count as zero: their relative error is not estimated.
 _NOTHING = 1e-6
 
 
@@ -62,7 +62,7 @@ class Block:
     gamma : float
         The kernel's parameter.
     centring : Centring
-        How kernel values are centred.
+        The centring of the kernel matrix.
     factor : Factor
         The factorisation of the centred matrix.
     """
@@ -90,15 +90,25 @@ class LSSVMBank:
         The bias, the norm of the weights, the regularisation ζ/μ, the kernel's parameter, the hyperparameters of
         the weights and of the noise, and the level-three log-evidence, of every machine.
     loo_margins : ndarray of shape (n, L)
-        What each machine would say of each row had it been trained without that row.
+        The exact leave-one-out margins: of each row, by machines trained without it, or without its group.
     blocks : list of Block or None
-        The factorisations, kept if variances will be wanted.
+        The factorisations, if they are kept for variances.
     expansion : Expansion or None
-        The machines in terms of the kernel's features, where they were solved by these.
+        The machines as linear functions of the kernel's explicit feature map, where they were solved in it.
     nested : Nested or None
-        The outputs of machines trained without a fold of the rows, where they were asked for.
+        The outputs of machines trained without a fold of the rows, if requested.
     rounding_error : float
-        The relative error that rounding is expected to leave in the margins of the worst machine.
+        The expected relative rounding error of the margins of the worst machine.
+
+    See Also
+    --------
+    fit_lssvm_bank : Trains the machines.
+    SVMBank : Support vector machines with the hinge loss.
+
+    References
+    ----------
+    T. Van Gestel, J. A. K. Suykens, G. Lanckriet, A. Lambrechts, B. De Moor and J. Vandewalle, "Multiclass LS-SVMs:
+    moderated outputs and coding-decoding schemes", Neural Processing Letters 15, 2002.
     """
 
     data: TrainingRows
@@ -124,7 +134,7 @@ class LSSVMBank:
 
     @cached_property
     def honest_margins(self) -> Array:
-        """`loo_margins` without what a missing row does to the mean of the targets, shape (n, L).
+        """`loo_margins` with the leave-one-out shift of the target mean removed, shape (n, L).
 
         See `polymargin.outputs.Outputs.exact`.
         """
@@ -135,12 +145,12 @@ class LSSVMBank:
 
     @cached_property
     def _base_to_rows(self) -> Callable[[Any], Array]:
-        """What computes the kernel's base matrix between new rows and the training rows."""
+        """Function that computes the kernel's base matrix between new rows and the training rows."""
         return self.kernel.to_rows(self.data.X)
 
     @cached_property
     def _terms(self) -> list[tuple[float, Array, Array | None, Array]]:
-        """Of every gamma: its machines, the rows they use (None: all), and their coefficients."""
+        """For every gamma: its machines, the rows they use (None: all), and their coefficients."""
         terms: list[tuple[float, Array, Array | None, Array]] = []
         for gamma in np.unique(self.gamma):
             columns = np.flatnonzero(self.gamma == gamma)
@@ -151,11 +161,22 @@ class LSSVMBank:
         return terms
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is kept for the next rows is computed anew where the machines come to.
+        # Cached properties are not pickled.
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     def margins(self, X: Any) -> Array:
-        """Return z of every machine for new rows, shape (m, L)."""
+        """Return the decision values z of every machine for new rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, d)
+            New rows; for a precomputed kernel their kernel values with the training rows, shape (m, n).
+
+        Returns
+        -------
+        margins : ndarray of shape (m, L)
+            Positive on the side of the classes with codeword bit +1.
+        """
         margins = np.empty((X.shape[0], self.intercept.size))
         if self.expansion is None:
             for rows, base in self._base_blocks(X):
@@ -167,7 +188,18 @@ class LSSVMBank:
         return margins
 
     def training_margins(self, workspace: Workspace | None = None) -> Array:
-        """Return z of every machine for the rows they were trained on, shape (n, L)."""
+        """Return the decision values z of every machine for the training rows.
+
+        Parameters
+        ----------
+        workspace : Workspace or None
+            The cache of the training rows, if there is one.
+
+        Returns
+        -------
+        margins : ndarray of shape (n, L)
+            The in-sample margins.
+        """
         if workspace is None:
             return self.margins(self.data.X)
         if self.expansion is not None:
@@ -184,7 +216,12 @@ class LSSVMBank:
         gammas : ndarray of shape (M,)
             The kernel parameter of each.
         workspace : Workspace
-            Of the training rows.
+            The cache of the training rows.
+
+        Returns
+        -------
+        sums : ndarray of shape (n, M)
+            The kernel expansions at the training rows, without bias.
         """
         if self.expansion is not None:
             features = workspace.features
@@ -203,7 +240,20 @@ class LSSVMBank:
         return sums
 
     def outputs(self, X: Any, *, variances: bool) -> Outputs:
-        """Return the outputs for new rows, with their variances if asked for."""
+        """Return the outputs for new rows.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (m, d)
+            New rows, see `margins`.
+        variances : bool
+            Whether the variances σ_z² of the margins are computed as well.
+
+        Returns
+        -------
+        outputs : Outputs
+            Margins, noise, norms and, if requested, variances, with provenance "new".
+        """
         if not variances:
             return self._outputs(self.margins(X), "new")
         by_kernel = self.expansion is None
@@ -221,7 +271,20 @@ class LSSVMBank:
         return self._outputs(margins, "new", spread)
 
     def training_outputs(self, *, honest: bool, workspace: Workspace | None = None) -> Outputs:
-        """Return the outputs of the training rows: leave-one-out, or of the machines that have seen them."""
+        """Return the outputs of the training rows.
+
+        Parameters
+        ----------
+        honest : bool
+            True for out-of-sample outputs (leave-one-out), False for in-sample ones.
+        workspace : Workspace or None
+            The cache of the training rows, if there is one.
+
+        Returns
+        -------
+        outputs : Outputs
+            With provenance "leave_one_out" or "in_sample".
+        """
         if honest:
             outputs = self._outputs(self.honest_margins, "leave_one_out")
             return replace(outputs, exact=self.loo_margins, dealt=self.data.deal, nested=self.nested)
@@ -242,7 +305,7 @@ class LSSVMBank:
         return margins + self.intercept
 
     def _base_diagonal(self, X: Any) -> Array:
-        """Return the base of new rows with themselves, which for a precomputed kernel is the same for all."""
+        """Return the diagonal of the base matrix among new rows, which a precomputed kernel must have constant."""
         if not self.data.kernel.precomputed:
             return self.data.kernel.base_diagonal(X)
         return np.full(X.shape[0], _constant_diagonal(self.data))
@@ -258,7 +321,7 @@ class LSSVMBank:
         return 1.0 / (block.centring.total * zeta) + unexplained / mu
 
     def _refactored(self) -> Iterator[Block]:
-        """Yield the factorisations again, for a bank that did not keep them."""
+        """Recompute the factorisations, for a bank that did not keep them."""
         workspace = Workspace(self.data)
         for group in row_groups(self.data, self.codebook):
             gram = GroupGram(group, workspace)
@@ -266,7 +329,7 @@ class LSSVMBank:
 
 
 def _blocks(n_rows: int, n_values: int) -> Iterator[slice]:
-    """Yield as many rows at a time as make a block, with some matrices of so many values per row."""
+    """Yield slices of rows for which a few matrices of this many values per row fit into a block of memory."""
     size = _memory.block_rows(8.0 * 4 * n_values)
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
@@ -332,9 +395,9 @@ def fit_lssvm_bank(
     codebook : Codebook
         The dichotomies.
     C, gamma : float, ndarray of shape (L,), or None
-        The regularisation and the kernel's parameter, for all columns or for each; None has them selected.
+        The regularisation and the kernel's parameter, for all columns or for each; None to select them.
     selection : {"evidence", "loo", "gcv"}
-        How: by the evidence, by leave-one-out errors or by generalised cross-validation.
+        The criterion: the evidence, the leave-one-out errors or generalised cross-validation.
     pools : sequence of ndarray of int, or None
         The columns that share inferred parameters; every column belongs to one pool. None: each has its own.
     settings : SearchSettings
@@ -344,16 +407,30 @@ def fit_lssvm_bank(
     keep_factors : bool
         Whether the factorisations are kept for variances.
     n_folds : int
-        In how many folds nested outputs are wanted, see `polymargin.outputs.Nested`; zero for none.
+        The number of folds of nested outputs, see `polymargin.outputs.Nested`; zero for none.
     progress : callable or None
-        Is told every step, see `polymargin._progress`.
+        Called with every step, see `polymargin._progress`.
     workspace : Workspace or None
-        Of these rows, where other machines are fitted to them, too; None: one that is dropped with this fit.
+        The cache of these rows, if other machines are fitted to them as well; None for a temporary one.
 
     Returns
     -------
     LSSVMBank
         The fitted machines.
+
+    See Also
+    --------
+    fit_svm_bank : The same with the hinge loss.
+
+    Examples
+    --------
+    >>> from polymargin.codebooks import one_vs_one
+    >>> from polymargin.kernels import Linear
+    >>> rows = TrainingRows(Linear(), np.array([[0.0], [1.0], [3.0]]), np.array([0, 1, 2]), np.ones(3))
+    >>> bank = fit_lssvm_bank(rows, one_vs_one(3), C=1e6, gamma=None, keep_factors=False)
+    >>> bank.margins(np.array([[0.0], [2.0]])).round(3)
+    array([[-1.   , -1.   , -2.   ],
+           [ 3.   ,  0.333,  0.   ]])
     """
     workspace = Workspace(data) if workspace is None else workspace
     inferred = C is None or (gamma is None and data.kernel.tunable)
@@ -393,7 +470,7 @@ def fit_lssvm_bank(
     unused = np.ones(bank.loo_margins.shape, dtype=bool)
     for group in groups:
         unused[np.ix_(group.rows, group.columns)] = False
-    if unused.any():  # a row that a dichotomy does not use is new to it
+    if unused.any():  # a row that a dichotomy does not use is out-of-sample for its machine
         np.copyto(bank.loo_margins, bank.training_margins(workspace), where=unused)
     return bank
 
@@ -406,7 +483,7 @@ def _assembled(
     parts: Sequence[_Solved],
     keep_factors: bool,
 ) -> LSSVMBank:
-    """Return the bank of the machines of all blocks; leave-one-out margins of rows they do not use are zero."""
+    """Return the bank of the machines of all blocks; leave-one-out margins of unused rows are still zero."""
     n, n_columns = data.class_index.size, codebook.n_columns
     bank = LSSVMBank(
         data=data,
@@ -421,7 +498,7 @@ def _assembled(
         log_evidence=np.empty(n_columns),
         loo_margins=np.zeros((n, n_columns)),
         blocks=[part.block for part in parts if part.block is not None] if keep_factors else None,
-        # That of the largest kernel parameter is a bound for all.
+        # The rounding error of the largest kernel parameter is a bound for all.
         rounding_error=data.kernel.roundings(data.X, float(gamma.max()))
         * max(part.rounding_error for part in parts),
     )
@@ -434,7 +511,7 @@ def _assembled(
 
 
 def _expansion(bank: LSSVMBank, features: Features, groups: Sequence[GroupGram]) -> Expansion:
-    """Return the machines in terms of features: at the mean of its rows each says the mean of its targets."""
+    """Return the machines in feature space: each predicts the mean of its targets at the mean of its rows."""
     weights = np.empty((features.orders.size, bank.intercept.size))
     constant = np.empty(bank.intercept.size)
     for group in groups:
@@ -451,7 +528,7 @@ def _expansion(bank: LSSVMBank, features: Features, groups: Sequence[GroupGram])
 
 
 def _constant_diagonal(data: TrainingRows) -> float:
-    """Return the K(x, x) that all rows of a precomputed kernel share, or refuse: new rows do not tell theirs."""
+    """Return the constant K(x, x) of a precomputed kernel; raise ValueError if it varies."""
     known = data.kernel.base_diagonal(data.X)
     if not np.allclose(known, known[0]):
         raise ValueError(
@@ -463,7 +540,7 @@ def _constant_diagonal(data: TrainingRows) -> float:
 
 
 def _check_weights(groups: Sequence[GroupGram]) -> None:
-    """Refuse weights that stand for less than two rows, from which no hyperparameter can be inferred."""
+    """Raise ValueError if weights sum to less than two rows: too few to infer hyperparameters."""
     total = min(float(group.weights.sum()) for group in groups)
     if total < 2.0 - 1e-9:
         raise ValueError(
@@ -475,7 +552,7 @@ def _check_weights(groups: Sequence[GroupGram]) -> None:
 def _factorised(
     group: GroupGram, gammas: Array, ridges: Array, *, whole: bool, gram: Array | None = None
 ) -> Iterator[Block]:
-    """Yield the group's columns in blocks that share a factorisation, one of the whole matrix if that is wanted."""
+    """Yield the group's columns in blocks that share a factorisation; `whole`: never one in feature space."""
     for gamma in sorted(set(gammas.tolist())):
         same_gamma = np.flatnonzero(gammas == gamma)
         different = sorted(set(ridges[same_gamma].tolist()))
@@ -499,7 +576,7 @@ def _factorised(
 def _thin_blocks(
     group: GroupGram, thin: ThinMatrix, gamma: float, same: dict[float, Array]
 ) -> list[Block] | None:
-    """Return the blocks of every ridge's columns, by the features of the rows; None if rounding forbids it."""
+    """Return a block for every ridge, factorised in feature space; None if rounding errors are too large."""
     factors = [thin.factor(gamma, ridge, places.size) for ridge, places in same.items()]
     if any(factor is None for factor in factors):
         return None
@@ -513,7 +590,7 @@ def _thin_blocks(
 
 @dataclass(frozen=True)
 class _Solved:
-    """The machines of a block of m rows and l columns; see `LSSVMBank` for what they have.
+    """The machines of a block of m rows and l columns; see `LSSVMBank` for the quantities.
 
     Attributes
     ----------
@@ -522,13 +599,13 @@ class _Solved:
     coef : ndarray of shape (l, m)
         The coefficients of the kernel expansions.
     intercept, norms, mu, zeta, log_evidence : ndarray of shape (l,)
-        Of every machine.
+        One value per machine.
     loo_margins : ndarray of shape (m, l)
         The leave-one-out margins of the rows.
     rounding_error : float
-        The relative error that rounding to the last digit leaves in the margins of the worst machine.
+        The relative error in the margins of the worst machine that one rounding of the kernel matrix causes.
     folds : FoldsOut or None
-        The machines without each fold of the rows, if they were asked for and could be had.
+        The machines refitted without each fold, if requested and numerically possible.
     block : Block or None
         The factorisation, if it is kept.
     """
@@ -553,16 +630,16 @@ def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, k
     Y = group.targets[:, np.searchsorted(group.columns, columns)]
     centred, means = centring.targets(Y)
     solution = factor.solve(centred)
-    # Solutions are orthogonal to the bias direction. What rounding leaves there would be multiplied by the mean of the
-    # kernel's values in every margin, and hide the margin if all rows are far from the origin.
+    # Solutions are orthogonal to the bias direction. A rounding error along it would be multiplied by the mean of the
+    # kernel matrix in every margin, and swamp the margin if all rows are far from the origin.
     bias = centring.bias_direction[:, np.newaxis]
     solution -= bias * (bias.T @ solution)
     roots = centring.roots[:, np.newaxis]
     coef = roots * solution
 
     # The leave-one-out residual is the residual over one minus the leverage (Shim et al. 2008, §4). The inverse
-    # without the bias direction gives both: residual ε ã/√s, leverage 1 − ε Pᵢᵢ. The whole row is left out, whatever
-    # it weighs, and with it the other rows of its group.
+    # with the bias direction projected out gives both: residual ε ã/√s, leverage 1 − ε Pᵢᵢ. The row is left out with
+    # its full weight, and with it the other rows of its group.
     lifted = centring.lift + ridges
     without = None
     if folds is not None and isinstance(factor, CholeskyFactor):
@@ -579,7 +656,7 @@ def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, k
     fit = np.einsum("nl,nl->l", centred, solution)
     squared_norms = fit - ridges * np.einsum("nl,nl->l", solution, solution)
     mu, zeta, log_evidence = (np.full(columns.size, np.nan) for _ in range(3))
-    if centring.total > 1.0:  # else there is a machine, but nothing to infer its hyperparameters from
+    if centring.total > 1.0:  # else no degree of freedom is left to infer hyperparameters from
         repeated = centring.total - block.rows.size
         logs = factor.log_determinants() - np.log(lifted) + repeated * np.log(ridges)
         mu = (centring.total - 1.0) / fit
@@ -604,14 +681,14 @@ def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, k
 
 
 def _rounding_error(block: Block, centred: Array, means: Array, solution: Array, ridges: Array) -> float:
-    """Return the error that is expected of the worst machine's margins, relative to their size.
+    """Return the expected rounding error of the worst machine's margins, relative to their size.
 
     Rounding the kernel's values changes the matrix by E, as large as a rounding of its trace; the margins Aã change by
     A(A + ε)⁻¹Eã, which is no longer than Eã. This is a closer bound than the condition number of A + ε, which is that
     of the worst targets. (On 1152 random fits, compared with exact arithmetic, about twice the largest error.)
     """
     centring = block.centring
-    # Features are centred before they are multiplied; the values of kernels afterwards.
+    # Features are centred before they are multiplied, kernel matrices afterwards.
     trace = centring.centred_trace if isinstance(block.factor, ThinFactor) else centring.trace
     shared = centring.total * np.square(means)
     margins = np.sqrt(np.square(centred - ridges * solution).sum(axis=0) + shared)

@@ -41,7 +41,7 @@ __all__ = ["SingleMachineBank", "fit_single_bank"]
 
 @dataclass(frozen=True)
 class _Training:
-    """What it takes to train the machine again, without some of the rows."""
+    """The data and options to train the machine again without some of the rows."""
 
     data: TrainingRows
     codebook: Codebook
@@ -54,7 +54,7 @@ class _Training:
 
     def rows(self) -> HingeRows:
         rows = HingeRows(self.data, self.codebook, self.data.weights, labels=self.labels)
-        # The Gram matrix, its base, and what a fold or the solver's Newton steps take of it.
+        # Four matrices: the Gram matrix, its base, and copies for a fold or for the solver's Newton steps.
         rows.require_gram(4, 'fit fewer rows, or choose machine="one-vs-all"')
         return rows
 
@@ -68,15 +68,38 @@ class SingleMachineBank(ExpansionBank):
 
     Attributes
     ----------
-    kernel, support, vectors, intercept, norms, C, gamma
-        See `polymargin.machines._expansion.ExpansionBank`; L is K, or one if there are two classes.
+    kernel : Kernel
+        The kernel.
+    support : ndarray of int, shape (S,)
+        The union of the machines' support vectors, as training rows, ascending. One of several copies of a row
+        stands for all of them.
+    vectors : array or sparse matrix of shape (S, d), or None
+        The support vectors; None for a precomputed kernel.
+    intercept, norms, C, gamma : ndarray of shape (L,)
+        The bias, the norm of the weights, the regularisation and the kernel's parameter of every discriminant; L is K,
+        or one if there are two classes.
     status : list of one Status
         How the solver ended; the value is advice.
     n_iter : ndarray of shape (1,)
-        The steps it took.
-    duality_gap, relative_gap, kkt_violation : float
-        The rest of the certificate: the primal minus the dual objective, the same over the primal objective, which is
-        held to the tolerance, and the largest mean gain of a cycle of classes.
+        The number of steps.
+    duality_gap : float
+        The primal minus the dual objective.
+    relative_gap : float
+        The same divided by the primal objective: the quantity that the tolerance bounds.
+    kkt_violation : float
+        The largest mean gain of a cycle of classes.
+
+    See Also
+    --------
+    fit_single_bank : Trains the machine.
+    SVMBank : One machine per dichotomy.
+
+    References
+    ----------
+    J. Weston and C. Watkins, "Support vector machines for multi-class pattern recognition", ESANN 1999.
+
+    M. Gönen, A. G. Tanuğur and E. Alpaydın, "Multiclass posterior probability support vector machines", IEEE
+    Transactions on Neural Networks 19(1), 2008.
     """
 
     status: list[Status]
@@ -87,9 +110,21 @@ class SingleMachineBank(ExpansionBank):
     _training: _Training | None
 
     def training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
-        """Return the outputs of the training rows: out of fold, or what the machine says of what it knows.
+        """Return the outputs of the training rows.
 
-        The machines of all folds are trained on parts of one Gram matrix, with soft labels of their own.
+        The machines of all folds are trained on parts of one Gram matrix, with soft labels estimated without the fold.
+
+        Parameters
+        ----------
+        honest : bool
+            True for out-of-sample outputs (out-of-fold, which takes a fit per fold), False for in-sample ones.
+        progress : callable or None
+            Called with every step, see `polymargin._progress`.
+
+        Returns
+        -------
+        outputs : Outputs
+            With provenance "out_of_fold" or "in_sample".
         """
         training = self._known_training
         data = training.data
@@ -109,13 +144,18 @@ class SingleMachineBank(ExpansionBank):
         return Outputs(margins, "out_of_fold", norms=self.norms, dealt=data.deal)
 
     def without_training(self) -> SingleMachineBank:
-        """Return the bank without what only `training_outputs` needs."""
+        """Return the bank without the training data, which only `training_outputs` needs.
+
+        Returns
+        -------
+        SingleMachineBank
+        """
         return replace(self, _training=None)
 
     @property
     def _known_training(self) -> _Training:
         if self._training is None:
-            raise ValueError("this bank has forgotten its training rows")
+            raise ValueError("this bank no longer has its training rows")
         return self._training
 
 
@@ -138,17 +178,28 @@ def fit_single_bank(
     data : TrainingRows
         The training rows; ``class_index`` is z.
     n_classes : int
-        K.
+        The number of classes K.
     C, gamma : float
         The regularisation and the kernel's parameter.
     labels : SoftLabels or None
         Soft labels; None for the classes of the rows.
     options : SolverOptions or None
         Tolerance (of the relative duality gap) and limit of steps.
-    cv, random_state
-        The folds of honest training outputs, see `polymargin.folds.training_folds`.
+    cv : int, splitter or iterable of splits
+        The folds of out-of-fold training outputs, see `polymargin.folds.training_folds`.
+    random_state : int, RandomState instance or None
+        For the folds.
     progress : callable or None
-        Is told every step, see `polymargin._progress`.
+        Called with every step, see `polymargin._progress`.
+
+    Returns
+    -------
+    SingleMachineBank
+        The fitted machine.
+
+    See Also
+    --------
+    polymargin.PosteriorSVMClassifier : The estimator.
 
     Examples
     --------
@@ -199,7 +250,7 @@ def fit_single_bank(
 def _solve(
     gram: Array, rows: HingeRows, training: _Training, held_out: Array | None = None
 ) -> tuple[Array, Solution]:
-    """Return which of the different rows take part, without those that are held out, and the solution."""
+    """Return the indices of the distinct rows that are not held out, and the solution on them."""
     box, labels = rows.boxes(held_out), rows.soft_labels(held_out)
     n_classes = training.codebook.n_classes
     if labels is None:
@@ -218,5 +269,5 @@ def _solve(
 
 
 def _columns(values: Array) -> Array:
-    """Return the columns of the codebook from those of the classes: of two, which are opposite, the second."""
+    """Return the columns of the codebook from those of the classes: of two, which are opposite, only the second."""
     return values[:, 1:] if values.shape[1] == 2 else values

@@ -35,7 +35,7 @@ __all__ = ["SVMBank", "SolverOptions", "fit_svm_bank"]
 
 @dataclass(frozen=True)
 class _Training:
-    """What it takes to train the machines again, without some of the rows."""
+    """The data and options to train the machines again without some of the rows."""
 
     data: TrainingRows
     codebook: Codebook
@@ -52,13 +52,25 @@ class SVMBank(ExpansionBank):
 
     Attributes
     ----------
-    kernel, support, vectors, intercept, norms, C, gamma
-        See `polymargin.machines._expansion.ExpansionBank`.
+    kernel : Kernel
+        The kernel.
+    support : ndarray of int, shape (S,)
+        The union of the machines' support vectors, as training rows, ascending. One of several copies of a row
+        stands for all of them.
+    vectors : array or sparse matrix of shape (S, d), or None
+        The support vectors; None for a precomputed kernel.
+    intercept, norms, C, gamma : ndarray of shape (L,)
+        The bias, the norm of the weights, the regularisation and the kernel's parameter of every machine.
     status : list of L Status
         How the solver ended; the value is advice.
     kkt_violation, duality_gap, n_iter : ndarray of shape (L,)
-        The rest of every machine's certificate: the largest violation of the optimality conditions, the primal
-        minus the dual objective, and the steps taken.
+        The largest violation of the optimality conditions, the primal minus the dual objective, and the number of
+        steps, of every machine.
+
+    See Also
+    --------
+    fit_svm_bank : Trains the machines.
+    SingleMachineBank : All classes in one machine.
     """
 
     status: list[Status]
@@ -68,9 +80,21 @@ class SVMBank(ExpansionBank):
     _training: _Training | None
 
     def training_outputs(self, *, honest: bool, progress: Progress | None = None) -> Outputs:
-        """Return the outputs of the training rows: out of fold, or what the machines say of what they know.
+        """Return the outputs of the training rows.
 
-        A row that a dichotomy does not use (a don't care) is new to its machine, and needs no fold.
+        A row that a dichotomy does not use (a don't care) is out-of-sample for its machine, and needs no fold.
+
+        Parameters
+        ----------
+        honest : bool
+            True for out-of-sample outputs (out-of-fold, which takes a fit per fold), False for in-sample ones.
+        progress : callable or None
+            Called with every step, see `polymargin._progress`.
+
+        Returns
+        -------
+        outputs : Outputs
+            With provenance "out_of_fold" or "in_sample".
         """
         training = self._known_training
         margins = self.margins(training.data.X)
@@ -89,9 +113,14 @@ class SVMBank(ExpansionBank):
         Parameters
         ----------
         start : sequence of ndarray of shape (L, n), or None
-            For every fold what `fit_svm_bank` takes.
+            A warm start for every fold, see `fit_svm_bank`.
         progress : callable or None
-            Is told every step, see `polymargin._progress`.
+            Called with every step, see `polymargin._progress`.
+
+        Returns
+        -------
+        banks : list of (ndarray of int, SVMBank)
+            The rows of every fold, and the machines trained without them.
         """
         training = self._known_training
         data = training.data
@@ -102,13 +131,18 @@ class SVMBank(ExpansionBank):
         return list(zip(folds, banks, strict=True))
 
     def without_training(self) -> SVMBank:
-        """Return the bank without what only `training_outputs` needs."""
+        """Return the bank without the training data, which only `training_outputs` needs.
+
+        Returns
+        -------
+        SVMBank
+        """
         return replace(self, _training=None)
 
     @property
     def _known_training(self) -> _Training:
         if self._training is None:
-            raise ValueError("this bank has forgotten its training rows")
+            raise ValueError("this bank no longer has its training rows")
         return self._training
 
 
@@ -137,19 +171,31 @@ def fit_svm_bank(
     C, gamma : float or array of shape (L,)
         The regularisation and the kernel's parameter, of all machines or of each.
     box_weights : ndarray of shape (n,) or None
-        The box of every row in multiples of C; its weight unless given.
+        The box of every row in multiples of C; by default the row weights.
     labels : SoftLabels or None
         Soft labels, for a codebook without don't cares; None for the classes of the rows.
     options : SolverOptions or None
         Tolerance, limit of steps and number of threads.
-    cv, random_state
-        The folds of honest training outputs, see `polymargin.folds.training_folds`.
+    cv : int, splitter or iterable of splits
+        The folds of out-of-fold training outputs, see `polymargin.folds.training_folds`.
+    random_state : int, RandomState instance or None
+        For the folds.
     start : ndarray of shape (L, n) or None
-        Dual coefficients of the training rows to start from, in multiples of C, as the machines of similar problems
-        have them. They must be feasible: the sign of the row's side or zero, at most the row's box weight, with sum
-        zero. The result is the same up to the tolerance.
+        Warm start: dual coefficients of the training rows in multiples of C, as those of a similar problem. They must
+        be feasible: the sign of the row's side or zero, at most the row's box weight, with sum zero. The result is the
+        same up to the tolerance.
     progress : callable or None
-        Is told every step, see `polymargin._progress`.
+        Called with every step, see `polymargin._progress`.
+
+    Returns
+    -------
+    SVMBank
+        The fitted machines.
+
+    See Also
+    --------
+    fit_lssvm_bank : The same with the squared loss.
+    cross_validate_svm : Selects C and gamma.
 
     Examples
     --------
@@ -182,7 +228,7 @@ def _train(
     options: SolverOptions,
     count: Count,
 ) -> list[SVMBank]:
-    """Train the machines without each of several sets of rows, all from the same sources of Gram rows."""
+    """Train the machines without each of several sets of held-out rows; all share the sources of Gram rows."""
     count.expect(len(held_out) * C.size)
     solutions: list[dict[int, Solution]] = [{} for _ in held_out]
     norms = np.zeros((len(held_out), C.size))
