@@ -1,6 +1,6 @@
 """Decoders: from the outputs of the machines to scores, labels and probabilities.
 
-Each decoder is one small class in one file, see `polymargin.decoders._base.Decoder` for what it must offer.
+Each decoder is one class in one file; `polymargin.decoders.Decoder` is the interface.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
     "resolve_decoder",
 ]
 
-#: The decoders that have a name.
+#: The decoders by the name that estimators accept as ``decoding``.
 DECODERS: dict[str, type[Decoder]] = {
     "hamming": Hamming,
     "loss": Loss,

@@ -1,4 +1,4 @@
-"""What a decoder is: from the outputs of the machines to scores, probabilities and labels."""
+"""Base classes of decoders, which turn the outputs of the machines into scores, probabilities and labels."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from polymargin.outputs import Outputs
 
 Array = NDArray[Any]
 
-#: The folds that a decoder is cross-fitted in.
+#: Number of folds in which a decoder is cross-fitted.
 FOLDS = 5
 
 
 class Decoder(BaseEstimator):
     """Turns outputs into one score per class; the largest score is the label.
 
-    A decoder is an ordinary scikit-learn object: its parameters are set in the constructor, `fit` learns what
-    it needs and stores the codebook.
+    A decoder follows the conventions of scikit-learn: parameters are set in the constructor, `fit` stores the codebook
+    and what is learned.
 
     See Also
     --------
@@ -47,18 +47,18 @@ class Decoder(BaseEstimator):
     probabilistic: ClassVar[bool] = False
     #: Whether outputs must carry variances.
     needs_variances: ClassVar[bool] = False
-    #: Whether `fit` learns from the outputs of the training rows; if not, it is not given any.
+    #: Whether `fit` learns from the outputs of the training rows; if not, it is called with ``outputs=None``.
     learns: bool = False  # a property where it depends on parameters
-    #: Whether it learns from what the machines say of the rows they were trained on, rather than honestly.
+    #: Whether it learns from in-sample outputs rather than from out-of-sample ones.
     in_sample: bool = False
 
     codebook_: Codebook
 
     @property
     def learns_probabilities(self) -> bool:
-        """Whether it learns probabilities from margins alone, so that it can be cross-fitted on honest outputs.
+        """Whether it learns probabilities from margins alone, so that it can be cross-fitted on out-of-sample outputs.
 
-        There are no honest variances: those of a row are computed with the row in the training set.
+        Variances are never out-of-sample: those of a row are computed with the row in the training set.
         """
         return self.probabilistic and self.learns and not self.needs_variances
 
@@ -78,11 +78,11 @@ class Decoder(BaseEstimator):
         codebook : Codebook
             The dichotomies behind the outputs.
         outputs : Outputs or None
-            What the machines say of the training rows, honestly unless ``in_sample``; None if nothing is learned.
+            The outputs of the training rows, out-of-sample unless ``in_sample``; None if nothing is learned.
         class_index : ndarray of int, shape (n,)
             The classes of these rows.
         priors : ndarray of shape (K,) or None
-            The class probabilities to expect in use; None has the decoder take its own default.
+            The class probabilities to expect in use; None for the decoder's default.
         sample_weight : ndarray of shape (n,) or None
             Row weights.
 
@@ -96,7 +96,7 @@ class Decoder(BaseEstimator):
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Raise ValueError if this decoder cannot read this codebook.
+        """Raise ValueError if this decoder cannot be used with a codebook.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Decoder(BaseEstimator):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
 
     def scores(self, outputs: Outputs) -> Array:
@@ -131,11 +131,11 @@ class ProbabilisticDecoder(Decoder):
     See Also
     --------
     Decoder : The interface of all decoders.
-    Softmax, Coupling, CoupledSoftmax, Bayes, PlainSoftmax, Stack : Those that there are.
+    Softmax, Coupling, CoupledSoftmax, Bayes, PlainSoftmax, Stack : The probabilistic decoders of the package.
 
     Examples
     --------
-    The class frequencies, whatever the machines say:
+    A decoder that ignores the outputs and returns the class frequencies:
 
     >>> from polymargin.codebooks import Codebook
     >>> from polymargin.outputs import Outputs
@@ -186,20 +186,25 @@ class ProbabilisticDecoder(Decoder):
     def cross_fit(
         self, codebook: Codebook, outputs: Outputs, class_index: Array, *, sample_weight: Array | None = None
     ) -> Array:
-        """Return log-probabilities of honest outputs from decoders fitted on the other folds, shape (n, K).
+        """Return cross-fitted log-probabilities: of every fold, by a decoder fitted on the other folds.
 
-        The machines are not trained again: their outputs are honest already.
+        The machines are not trained again: their outputs are out-of-sample already.
 
         Parameters
         ----------
-        codebook, class_index, sample_weight
-            As in `Decoder.fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
         outputs : Outputs
-            Honest outputs of the training rows.
+            Out-of-sample outputs of the training rows.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------
-        ndarray of shape (n, K)
+        log_proba : ndarray of shape (n, K)
+            Class frequencies for rows that are in no fold.
         """
         log_p = self._prior_log_proba(codebook, class_index, sample_weight)
         for held, kept, fold in outputs.held_out(class_index, FOLDS):
@@ -214,7 +219,7 @@ class ProbabilisticDecoder(Decoder):
         return log_p
 
     def _prior_log_proba(self, codebook: Codebook, class_index: Array, sample_weight: Array | None) -> Array:
-        """Return the logarithms of the class frequencies, for rows that no fold holds out, shape (n, K)."""
+        """Return the logarithms of the smoothed class frequencies, repeated for every row, shape (n, K)."""
         counts = np.bincount(class_index, sample_weight, minlength=codebook.n_classes) + 0.5
         return np.tile(np.log(counts / counts.sum()), (class_index.size, 1))
 
@@ -244,14 +249,14 @@ def tie_break(codebook: Codebook, margins: Array, size: float) -> Array:
 
 
 def check_pairwise(codebook: Codebook, name: str) -> None:
-    """Raise ValueError unless every column sets one class against one other.
+    """Raise ValueError unless the codebook is one-vs-one.
 
     Parameters
     ----------
     codebook : Codebook
         The codebook.
     name : str
-        What needs such a codebook.
+        The decoder or method that needs it, for the message.
     """
     if not codebook.is_pairwise:
         raise ValueError(f'{name} needs one machine for every pair of classes: choose coding="one-vs-one"')
@@ -262,13 +267,13 @@ def prior_shift(
 ) -> Array:
     """Return log(priors / training priors), shape (K,), which carries posteriors to another class balance.
 
-    The training priors are the weighted shares of the classes among the rows a decoder learned from. Where no priors
-    are given, nothing is to be carried and the shift is zero; classes without a row keep what they have too.
+    The training priors are the weighted class frequencies of the rows that a decoder was fitted to. The shift is zero
+    if no priors are given, and for classes without a row.
 
     Parameters
     ----------
     priors : ndarray of shape (K,) or None
-        The class probabilities to expect in use.
+        The class probabilities to expect in use; None for no shift.
     class_index : ndarray of int, shape (n,)
         The classes of the training rows.
     n_classes : int

@@ -26,8 +26,8 @@ class Argmax(Decoder):
         minimises Σ(π g − y)², eq. (6). (In the paper the factor of eq. (3) multiplies, while its π_μ is the mean
         that g is *divided* by.)
     in_sample : bool, default=False
-        Whether "mean" and "least-squares" learn from what the machines say of the rows they were trained on, rather
-        than from honest outputs. (The paper allows both.)
+        Whether "mean" and "least-squares" learn from in-sample outputs rather than from out-of-sample ones. (The paper
+        allows both.)
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Argmax(Decoder):
 
     @property
     def learns(self) -> bool:  # type: ignore[override]
-        """Whether the scale is measured on outputs of training rows."""
+        """Whether the scale is learned from the outputs of the training rows."""
         return self.scale in _LEARNED
 
     def fit(
@@ -77,8 +77,16 @@ class Argmax(Decoder):
 
         Parameters
         ----------
-        codebook, outputs, class_index, priors, sample_weight
-            As in `Decoder.fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs or None
+            The outputs of the training rows, needed if the scales are learned.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        priors : ndarray of shape (K,) or None
+            Ignored.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------
@@ -101,7 +109,7 @@ class Argmax(Decoder):
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a codebook in which some class has no machine of its own, and a scale that does not exist.
+        """Raise ValueError for an unknown scale, or if some class has no machine of its own.
 
         Parameters
         ----------
@@ -111,7 +119,7 @@ class Argmax(Decoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         if self.scale not in (None, "norm", *_LEARNED):
             raise ValueError(

@@ -13,23 +13,23 @@ from polymargin.outputs import Outputs
 class Bayes(ProbabilisticDecoder):
     """Class probabilities by Bayes' rule from the moderated outputs of the machines.
 
-    Machine l says of a class with bit y that x has the density N(1 − y z; 0, 1/ζ + σ_z²), eq. (11). Without don't
-    cares the posterior is the prior times the product over the machines, eq. (18).
+    For a class with bit y, machine l gives x the density N(1 − y z; 0, 1/ζ + σ_z²), eq. (11). Without don't cares the
+    posterior is the prior times the product over the machines, eq. (18).
 
-    With don't cares a machine speaks only of the classes it knows; it may move probability among them but not
-    their joint mass.
+    With don't cares, the output of a machine redistributes probability among the classes it was trained on, and leaves
+    their total probability unchanged.
 
     Parameters
     ----------
     update : {"joint", "sequential"}, default="joint"
-        How don't cares are handled. "joint" divides each density by its mean over the classes the machine knows,
-        weighted with the prior, so that the order of the columns does not matter. "sequential" is the paper's
-        eq. (20): machine after machine, the classes it knows share out the probability they have by then, and
-        the result depends on the order. (As printed, eq. (20) loses that joint mass; here it is kept.)
-        Without don't cares the two are the same.
+        How don't cares are handled. "joint" divides each density by its prior-weighted mean over the classes that the
+        machine was trained on, so that the order of the columns does not matter. "sequential" is the paper's eq. (20):
+        the posterior is updated machine by machine, and depends on their order. (As printed, eq. (20) does not
+        preserve the total probability of these classes; here it is preserved.) Without don't cares the two are the
+        same.
     noise : {"honest", "model"}, default="honest"
-        The noise variance 1/ζ. "model" is the machine's own, inferred from the rows it was trained on, as in the
-        paper. "honest" is the mean squared residual of the honest outputs the decoder is fitted on.
+        The noise variance 1/ζ. "model" is the one that the machine infers from its training rows, as in the paper.
+        "honest" is the mean squared residual of the out-of-sample outputs that the decoder is fitted on.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Bayes(ProbabilisticDecoder):
         Logarithms of the classes' weights before any output is seen. The outputs carry the class frequencies of the
         training rows already, so these are equal, or, where priors are given, the priors over those frequencies.
     noise_ : ndarray of shape (L,) or None
-        The honest noise variances; None for the machines' own.
+        The out-of-sample noise variances; None for those of the machines.
 
     See Also
     --------
@@ -68,7 +68,7 @@ class Bayes(ProbabilisticDecoder):
 
     @property
     def learns(self) -> bool:  # type: ignore[override]
-        """Whether the noise is measured on honest outputs."""
+        """Whether the noise is estimated from out-of-sample outputs."""
         return self.noise == "honest"
 
     def fit(
@@ -80,12 +80,20 @@ class Bayes(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> Bayes:
-        """Store the codebook and what the priors come to, and measure the noise.
+        """Store the codebook and the priors, and estimate the noise.
 
         Parameters
         ----------
-        codebook, outputs, class_index, priors, sample_weight
-            As in `Decoder.fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs or None
+            The outputs of the training rows, needed for ``noise="honest"``.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        priors : ndarray of shape (K,) or None
+            The class probabilities to expect in use; None for those of the training rows.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------
@@ -105,7 +113,7 @@ class Bayes(ProbabilisticDecoder):
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse parameters that do not exist.
+        """Raise ValueError for unknown parameter values.
 
         Parameters
         ----------
@@ -115,7 +123,7 @@ class Bayes(ProbabilisticDecoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         if self.update not in ("joint", "sequential"):
             raise ValueError(f'unknown update {self.update!r}; choose "joint" or "sequential"')
@@ -144,15 +152,15 @@ class Bayes(ProbabilisticDecoder):
             known = matrix[:, column] != 0
             signs = matrix[known, column].astype(np.float64)
             z, v = outputs.margins[:, [column]], variances[:, [column]]
-            # log N(1 - yz; 0, v) without what is the same for y = ±1: -(1 - yz)²/2v = yz/v + const. The side that z
-            # speaks for gets 0, so that nothing is rounded away however sure the machine is.
+            # log N(1 - yz; 0, v) up to terms that do not depend on y = ±1: -(1 - yz)²/2v = yz/v + const. It is
+            # shifted to 0 on the side of the sign of z, which avoids cancellation for large z²/v.
             density = (signs * z - np.abs(z)) / v
             before = log_p[:, known] if self.update == "sequential" else self.log_priors_[known]
             mass = logsumexp(before, axis=-1, keepdims=True)
             evidence = logsumexp(before + density, axis=-1, keepdims=True)
             log_p[:, known] += density + (mass - evidence)
-        # In two steps, so that the sum is one even where all are too small for log-sum-exp to see the difference.
+        # In two steps, so that the sum is one even where all log-probabilities are very negative.
         log_p -= log_p.max(axis=1, keepdims=True)
         log_p -= logsumexp(log_p, axis=1, keepdims=True)
-        # No probability is so small that its logarithm could not be taken again.
+        # Clip so that exp() does not underflow.
         return np.maximum(log_p, np.log(np.finfo(np.float64).tiny))

@@ -1,4 +1,4 @@
-"""Coupled softmax: coupling first, then a ridged softmax that may depart from it where the outputs say so."""
+"""Coupled softmax: a ridge-penalised softmax of the outputs, with the logits of pairwise coupling as an offset."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from polymargin.outputs import Outputs
 from polymargin.solvers.softmax import SoftmaxFit, fit_softmax, mean_fit, smooth_targets
 from polymargin.solvers.tempering import contaminated, contamination, temper, tempered
 
-#: With more machines than this, their squares are left out; the squares' ridge is this times that of the outputs.
+#: The squares of the outputs are used up to this many machines, with this multiple of the ridge of the outputs.
 _SQUARED, _CURVED = 60, 3.0
-#: The ridges to choose from, in multiples of half the number of machines (or of classes, if there are more).
+#: The candidate ridges, in multiples of half the number of machines (or of classes, if there are more).
 RIDGES: tuple[float, ...] = (1.0, 1.0 / 16.0)
-#: A smaller one must lower the log-loss by so many standard errors of the difference.
+#: A smaller ridge must lower the log-loss by this many standard errors of the difference.
 _SIGNIFICANCE = 2.0
-#: The folds that rows are dealt into to compare them.
+#: Number of folds in which ridges are compared.
 N_FOLDS = 2
-#: The gradient norm at which the fits of the folds end.
+#: Tolerance (gradient norm) of the fits of the folds.
 _CROSS_TOL = 1e-7
 #: Lower bound on the scale of the outputs: below it, leave-one-out margins are dominated by the leave-one-out shift.
 _LEAST_SPREAD = 0.25
-#: Outputs smaller than this are treated as zero; a first guess that varies by less than this is rounding.
+#: Outputs smaller than this are treated as zero; a first guess that varies by less than this as constant.
 SMALLEST_OUTPUT, _CONSTANT = 1e-9, 1e-6
-#: A weak ridge that pulls the scale of the first guess, in natural units, to one: it keeps the scale finite where
-#: outputs hardly differ, and costs a tenth of a nat at a scale of five.
+#: A weak ridge that shrinks the scale of the first guess, in natural units, towards one: it keeps the scale finite
+#: where outputs hardly differ, and costs a tenth of a nat at a scale of five.
 _SCALE_RIDGE = 0.01
 
 
 class _Rows(NamedTuple):
-    """Rows as the softmax reads them."""
+    """Rows as inputs of the softmax."""
 
     features: Array  # (n, L) or (n, 2L)
     anchor: Array  # (n, K), the logits of the first guess
@@ -48,16 +48,14 @@ class _Rows(NamedTuple):
 
 
 class CoupledSoftmax(ProbabilisticDecoder):
-    """Class probabilities from a first guess and all outputs together: the default of `LSSVMClassifier`.
+    """Class probabilities from a softmax of all outputs around a first guess: the default of `LSSVMClassifier`.
 
-    The logits are s·W + [z, z²] E + b. W is what the classes get from the codebook alone: the log-probabilities of
-    pairwise coupling (`Coupling`), in one-vs-all coding the outputs themselves, with one machine plus and minus its
-    output.
-    E may let any output, and its square, speak for or against any class, but costs ½ ridge ‖E‖², and so does b; the
-    scale s is free. With few rows this is coupling with a temperature, with many it is a softmax of curves: a
-    least-squares machine estimates a probability, not its logit, and the squares can bend it. (They are left out where
-    there are more than 60 machines.) Outputs beyond those of the training rows are not believed: they count as the
-    largest, or the least, that was seen.
+    The logits are s·W + [z, z²] E + b. W is a first guess that the codebook implies: the log-probabilities of pairwise
+    coupling (`Coupling`); in one-vs-all coding the outputs themselves; with a single machine plus and minus its output.
+    The coefficients E of the outputs and their squares, and the bias b, are penalised by ½ ridge ‖·‖²; the scale s is
+    not. With few rows this is coupling with a temperature, with many a softmax regression on all outputs. The squares
+    are there because a least-squares machine estimates a probability, not its logit; with more than 60 machines they
+    are left out. Outputs are clipped to the range of the training rows.
 
     Parameters
     ----------
@@ -69,7 +67,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         How many rows' worth of labels is spread evenly over all classes. It keeps the probabilities of rows that no
         training row contradicts away from zero and one.
     in_sample : bool, default=False
-        Whether to learn from what the machines say of the rows they were trained on, rather than from honest outputs.
+        Whether to learn from in-sample outputs rather than from out-of-sample ones.
     tol : float, default=1e-8
         The gradient norm at which the fit ends.
 
@@ -83,14 +81,13 @@ class CoupledSoftmax(ProbabilisticDecoder):
     ridge_ : float
         The ridge, given or chosen.
     cross_log_proba_ : ndarray of shape (n, K) or None
-        The log-probabilities of the rows it was fitted on, each learned from other folds; None if the
-        ridge was given.
+        The cross-fitted log-probabilities of the training rows; None if the ridge was given.
     trust_ : float
         u in p^u π^(1−u), between the class frequencies π and the probabilities p of the softmax, by cross-fitted
         log-loss; it is multiplied into ``fit_``.
     contamination_ : float
-        The share of rows that nothing but the class frequencies explains: it keeps the surest probabilities from
-        promising more than they hold.
+        The weight of the class frequencies in a mixture with the probabilities, which bounds them away from zero and
+        one; see `polymargin.solvers.tempering.contamination`.
     log_prior_ : ndarray of shape (K,)
         The logarithms of the class frequencies.
     spread_ : float
@@ -141,7 +138,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         self.tol = tol
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse parameters that make no sense.
+        """Raise ValueError for invalid parameters.
 
         Parameters
         ----------
@@ -151,7 +148,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         if self.ridge is not None and not self.ridge >= 0.0:
             raise ValueError(f"ridge must be None or a number that is not negative, not {self.ridge!r}")
@@ -169,12 +166,20 @@ class CoupledSoftmax(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> CoupledSoftmax:
-        """Fit the coupling, then the softmax around it.
+        """Fit the first guess, then the softmax around it.
 
         Parameters
         ----------
-        codebook, outputs, class_index, priors, sample_weight
-            As in `Decoder.fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs
+            The outputs of the training rows.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        priors : ndarray of shape (K,) or None
+            The class probabilities to expect in use; None for those of the training rows.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------
@@ -207,16 +212,23 @@ class CoupledSoftmax(ProbabilisticDecoder):
     def cross_fit(
         self, codebook: Codebook, outputs: Outputs, class_index: Array, *, sample_weight: Array | None = None
     ) -> Array:
-        """Return cross-fitted log-probabilities, with the ridge chosen by them unless it is given, shape (n, K).
+        """Return cross-fitted log-probabilities, by which the ridge is chosen unless it is given.
 
         Parameters
         ----------
-        codebook, outputs, class_index, sample_weight
-            As in `ProbabilisticDecoder.cross_fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs
+            Out-of-sample outputs of the training rows.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------
-        ndarray of shape (n, K)
+        log_proba : ndarray of shape (n, K)
+            Class frequencies for rows that are in no fold.
         """
         super().fit(codebook, outputs, class_index)
         weights = np.ones(class_index.size) if sample_weight is None else sample_weight
@@ -225,11 +237,11 @@ class CoupledSoftmax(ProbabilisticDecoder):
         return self.cross_log_proba_
 
     def _cross_fit(self, outputs: Outputs, class_index: Array, weights: Array) -> SoftmaxFit | None:
-        """Set the ridge, the cross-fitted log-probabilities, and how far the probabilities are to be trusted.
+        """Set the ridge, the cross-fitted log-probabilities, the trust and the contamination.
 
-        The ridge is compared on leave-one-out outputs of machines that have seen all other rows, in few folds: that is
-        cheap, and all ridges see the same outputs. The rest takes nested outputs, where there are some. Return the
-        average of the folds' fits, a warm start for the fit to all rows.
+        Ridges are compared on plain leave-one-out outputs, in few folds: that is cheap, and the same for all ridges.
+        Everything else is estimated from nested outputs, where there are some. Return the average of the folds' fits,
+        a warm start for the fit to all rows.
         """
         start = None
         if self.ridge is None:
@@ -248,9 +260,9 @@ class CoupledSoftmax(ProbabilisticDecoder):
     def _choose_ridge(
         self, folds: list[Any], class_index: Array, weights: Array
     ) -> tuple[float, Array, list[SoftmaxFit]]:
-        """Return the ridge of least cross-fitted log-loss, a smaller one only if it is clearly better.
+        """Return the ridge of least cross-fitted log-loss, a smaller one only if it is significantly better.
 
-        And what it gives: the log-probabilities of every row, shape (n, K), and the fits of the folds.
+        Also return its cross-fitted log-probabilities, shape (n, K), and the fits of the folds.
         """
         total = weights.sum()
         own = np.arange(class_index.size), class_index
@@ -275,7 +287,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         weights: Array,
         starts: Sequence[SoftmaxFit | None],
     ) -> tuple[Array, list[SoftmaxFit]]:
-        """Return the log-probabilities of every fold's rows by what the others teach, and the fits."""
+        """Return the cross-fitted log-probabilities, shape (n, K), and the fits of the folds."""
         tol = max(self.tol, _CROSS_TOL)
         log_p = self._prior_log_proba(self.codebook_, class_index, weights)
         fits: list[SoftmaxFit] = []
@@ -287,7 +299,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         return log_p, fits
 
     def _temper(self, log_p: Array, folds: list[Any], class_index: Array, weights: Array) -> None:
-        """Set how far the probabilities are trusted, and the cross-fitted ones tempered by what other folds say."""
+        """Set trust and contamination, and the cross-fitted log-probabilities with those of the other folds."""
         log_prior = self._prior_log_proba(self.codebook_, class_index, weights)
         for _, _, kept, fold in folds:
             of_others = self._prior_log_proba(self.codebook_, class_index[kept], weights[kept])
@@ -306,7 +318,10 @@ class CoupledSoftmax(ProbabilisticDecoder):
     def _folds(
         self, outputs: Outputs, class_index: Array, weights: Array
     ) -> list[tuple[CoupledSoftmax, _Rows, Array, Array]]:
-        """Return, for every fold, a decoder with its first guess, all rows as it reads them, its own and the others."""
+        """Return for every fold: a decoder with its first guess, all rows, the mask of training rows, the fold's rows.
+
+        The rows are the features and anchors that this decoder computes.
+        """
         folds: list[tuple[CoupledSoftmax, _Rows, Array, Array]] = []
         for held, kept, fold in outputs.held_out(class_index, N_FOLDS):
             margins = held.margins
@@ -317,7 +332,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
         return folds
 
     def _guess(self, margins: Array, class_index: Array, weights: Array) -> None:
-        """Fit the first guess."""
+        """Fit the first guess, and set the range and the spread of the outputs."""
         codebook = self.codebook_
         self.range_ = np.stack([margins.min(axis=0), margins.max(axis=0)])
         self.spread_ = _spread(margins, weights, about_mean=codebook.is_one_vs_all)
@@ -329,8 +344,9 @@ class CoupledSoftmax(ProbabilisticDecoder):
     def _learn(self, rows: _Rows, ridge: float, tol: float, start: SoftmaxFit | None) -> SoftmaxFit:
         """Fit the softmax around the first guess.
 
-        The fit is about the class frequencies: to say nothing is to say these. So the first guess counts relative to
-        them if it is a coupling; else, where it is outputs, relative to their mean and in units of their spread.
+        The log class frequencies are an offset of the logits, so that zero coefficients predict the frequencies. The
+        first guess is therefore taken relative to them if it is a coupling; if it consists of outputs, it is
+        standardised.
         """
         n_classes = self.codebook_.n_classes
         total = rows.weights.sum()
@@ -360,7 +376,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
                 **problem, anchor=(rows.anchor - middle) / unit, scale_ridge=_SCALE_RIDGE, start=start
             )
         if fit is None or fit.scale is None or fit.scale < 0.0:
-            # A first guess that is best read backwards is worth nothing.
+            # A negative scale means that the first guess is uninformative: it is dropped.
             fit = replace(fit_softmax(**problem), scale=0.0)
         assert fit.scale is not None
         scale = fit.scale / unit if unit > _CONSTANT else 0.0
@@ -383,7 +399,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
 
     @property
     def squares(self) -> bool:
-        """Whether the squares of the outputs are read too."""
+        """Whether the squares of the outputs are features as well."""
         return self.codebook_.n_columns <= _SQUARED
 
     def _ridges(self, ridge: float) -> Array:
@@ -392,19 +408,19 @@ class CoupledSoftmax(ProbabilisticDecoder):
         return np.vstack([of_outputs, _CURVED * of_outputs]) if self.squares else of_outputs
 
     def _read(self, margins: Array) -> tuple[Array, Array]:
-        """Return what E reads, shape (n, L) or (n, 2L), and W, the logits of the first guess, shape (n, K)."""
+        """Return the features, shape (n, L) or (n, 2L), and W, the logits of the first guess, shape (n, K)."""
         features = scaled = margins / self.spread_
         if self.squares:
             features = np.hstack([scaled, np.square(scaled)])
         if self.coupling_ is not None:
             return features, self.coupling_.log_proba(Outputs(margins, "new"))
         signs = self.codebook_.matrix.T.clip(min=0 if self.codebook_.n_columns > 1 else -1)
-        # The scale of the first guess is free, so outputs that are nothing but rounding must not be one.
+        # The scale of the first guess is free, so rounding errors must be set to zero.
         return features, np.where(np.abs(margins) > SMALLEST_OUTPUT, scaled, 0.0) @ signs
 
 
 def default_ridge(codebook: Codebook) -> float:
-    """Return the ridge for outputs of unit variance where nothing is known yet.
+    """Return the default ridge for outputs of unit variance.
 
     Parameters
     ----------

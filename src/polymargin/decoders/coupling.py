@@ -1,4 +1,4 @@
-"""Coupling: probabilities of dichotomies, put together (Bravo, L'Huillier, Lobato and Weber 2010, §2)."""
+"""Coupling: class probabilities from those of the dichotomies (Bravo, L'Huillier, Lobato and Weber 2010, §2)."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from polymargin.outputs import Outputs
 from polymargin.solvers.coupling import METHODS, bradley_terry, couple
 from polymargin.solvers.platt import Sigmoids, fit_sigmoids
 
-#: No class probability is smaller: what is below has been lost to rounding.
+#: Class probabilities are clipped from below at this value: smaller ones are rounding errors.
 SMALLEST_PROBABILITY = 1e-15
 
 
 class Coupling(ProbabilisticDecoder):
-    """Class probabilities that agree best with the machines' own, which Platt's sigmoid makes of their outputs.
+    """Class probabilities by Platt scaling of every machine, followed by coupling.
 
     A sigmoid per machine, fitted with Platt's smoothed targets, eq. (4), gives the probability of its positive side;
-    coupling finds the class probabilities. LIBSVM does the same with ``method="wlw2"``.
+    coupling finds the class probabilities that agree best with these. LIBSVM does the same with ``method="wlw2"``.
 
     Parameters
     ----------
     method : {None, "wlw2", "wlw1", "ht", "pkpd", "bradley-terry"}, default=None
         For one-vs-one machines: "wlw2" is Wu, Lin and Weng's second method, eq. (8), "wlw1" their first, eq. (5), "ht"
         Hastie and Tibshirani's, eq. (9), with the pairs weighted by their rows, and "pkpd" Price et al.'s formula,
-        eq. (10). "bradley-terry" reads any codebook: it extends "ht" to sets of classes. None: "wlw2" for
-        one-vs-one, "bradley-terry" for the rest.
+        eq. (10). "bradley-terry" works with any codebook: it extends "ht" to sets of classes. None: "wlw2" for
+        one-vs-one, "bradley-terry" for other codebooks.
     in_sample : bool, default=False
-        Whether to fit the sigmoids on what the machines say of the rows they were trained on, rather than on honest
-        outputs.
+        Whether to fit the sigmoids to in-sample outputs rather than to out-of-sample ones.
 
     Attributes
     ----------
@@ -40,7 +39,7 @@ class Coupling(ProbabilisticDecoder):
     sigmoids_ : Sigmoids
         ``slope`` and ``intercept`` of every machine's sigmoid.
     column_weights_ : ndarray of shape (L,)
-        The rows, or their weight, that every machine knows.
+        The number, or total weight, of the training rows of every machine.
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
 
@@ -82,7 +81,7 @@ class Coupling(ProbabilisticDecoder):
         self.in_sample = in_sample
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a method that does not exist or cannot read this codebook.
+        """Raise ValueError for an unknown method, or one that needs a one-vs-one codebook.
 
         Parameters
         ----------
@@ -92,7 +91,7 @@ class Coupling(ProbabilisticDecoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         if self.method not in (None, "bradley-terry", *METHODS):
             raise ValueError(
@@ -114,8 +113,16 @@ class Coupling(ProbabilisticDecoder):
 
         Parameters
         ----------
-        codebook, outputs, class_index, priors, sample_weight
-            As in `Decoder.fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs
+            The outputs of the training rows.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        priors : ndarray of shape (K,) or None
+            The class probabilities to expect in use; None for those of the training rows.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------

@@ -10,11 +10,11 @@ from polymargin.outputs import Outputs
 
 
 class Dag(Decoder):
-    """Duels in a row: the first class meets the last, the loser leaves, until one class is left.
+    """Decision graph of pairwise comparisons: first against last class, the loser is eliminated, until one is left.
 
     See Also
     --------
-    Votes : All duels count.
+    Votes : Counts all pairwise comparisons.
 
     References
     ----------
@@ -34,7 +34,7 @@ class Dag(Decoder):
     """
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a codebook that is not one-vs-one.
+        """Raise ValueError unless the codebook is one-vs-one.
 
         Parameters
         ----------
@@ -44,12 +44,12 @@ class Dag(Decoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         check_pairwise(codebook, "the decision graph")
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return the round in which each class left, shape (n, K); the winner has the last.
+        """Return the round in which each class is eliminated, shape (n, K); the winner has the last.
 
         Parameters
         ----------

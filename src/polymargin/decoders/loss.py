@@ -52,7 +52,7 @@ class Loss(Decoder):
         self.loss = loss
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a loss that does not exist.
+        """Raise ValueError for an unknown loss.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class Loss(Decoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         if self.loss not in LOSSES:
             raise ValueError(f"unknown loss {self.loss!r}; choose one of {', '.join(LOSSES)}")

@@ -8,7 +8,7 @@ from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, Decoder
 from polymargin.outputs import Outputs
 
-#: Directions of the outputs with singular values below this share of the largest are rounding, not outputs.
+#: Singular values of the outputs below this share of the largest are treated as zero.
 _RCOND = 1e-10
 
 
@@ -16,15 +16,14 @@ class Mixture(Decoder):
     """The class of the largest component of M g, where g holds the outputs of all machines.
 
     The mixture matrix M (K×L, for any codebook) minimises Σ ‖M g − y‖² over training rows, eq. (7), where y is +1
-    for the row's own class and −1 for the others. A scaled `Argmax` is the special case of a diagonal M; a full
-    one also uses what the other machines say. Like eq. (7) it has no constant term. The outputs of one-vs-one
-    machines do not add up to class scores so simply: give them to a `Stack` instead.
+    for the row's own class and −1 for the others. A scaled `Argmax` is the special case of a diagonal M; a full one
+    also uses the outputs of the other machines. Like eq. (7) it has no constant term. The outputs of one-vs-one
+    machines are not linear in the class scores: use a `Stack` for them.
 
     Parameters
     ----------
     in_sample : bool, default=False
-        Whether to learn from what the machines say of the rows they were trained on, rather than from honest
-        outputs.
+        Whether to learn from in-sample outputs rather than from out-of-sample ones.
 
     Attributes
     ----------
@@ -42,8 +41,8 @@ class Mixture(Decoder):
 
     Examples
     --------
-    Least-squares machines have these very targets, so in one-vs-all coding little is left to mix. (Hinge machines
-    have not.)
+    Least-squares machines are trained on the same targets, so in one-vs-all coding M is close to the identity. (With
+    hinge machines it is not.)
 
     >>> from sklearn.datasets import load_wine
     >>> from sklearn.preprocessing import StandardScaler
@@ -72,8 +71,16 @@ class Mixture(Decoder):
 
         Parameters
         ----------
-        codebook, outputs, class_index, priors, sample_weight
-            As in `Decoder.fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs
+            The outputs of the training rows.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        priors : ndarray of shape (K,) or None
+            Ignored.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------

@@ -11,7 +11,7 @@ from polymargin.solvers.softmax import log_softmax
 
 
 class PlainSoftmax(ProbabilisticDecoder):
-    """Class probabilities p ∝ exp(output of the class's own machine), which learns nothing.
+    """Class probabilities p ∝ exp(output of the class's own machine), without learned parameters.
 
     It needs a machine for every class, or the one machine of two classes, whose output f counts as −f and +f. The
     machines are not trained to give log-probabilities, so these probabilities are only as good as the scale of their
@@ -46,12 +46,20 @@ class PlainSoftmax(ProbabilisticDecoder):
         priors: Array | None = None,
         sample_weight: Array | None = None,
     ) -> PlainSoftmax:
-        """Store the codebook, and what carries the probabilities over to other priors, if these are given.
+        """Store the codebook and, if priors are given, the shift of the log-probabilities to these.
 
         Parameters
         ----------
-        codebook, outputs, class_index, priors, sample_weight
-            As in `Decoder.fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs or None
+            The outputs of the training rows, which are not used.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        priors : ndarray of shape (K,) or None
+            The class probabilities to expect in use; None for those of the training rows.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------
@@ -63,7 +71,7 @@ class PlainSoftmax(ProbabilisticDecoder):
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a codebook in which the outputs are not those of the classes.
+        """Raise ValueError unless there is one machine for every class, and no others.
 
         Parameters
         ----------
@@ -73,7 +81,7 @@ class PlainSoftmax(ProbabilisticDecoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         if not _one_output_per_class(codebook):
             raise ValueError(

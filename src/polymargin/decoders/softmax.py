@@ -23,13 +23,13 @@ from polymargin.solvers.softmax import (
 from polymargin.solvers.softmax_hidden import fit_hidden, train_epochs
 from polymargin.solvers.status import Status
 
-#: The ridges that are looked at, on standardised outputs: from the first one downhill, step by step.
+#: The search for the ridge, on standardised outputs: first value, factor between values, most steps in a direction.
 _FIRST_RIDGE, _RIDGE_STEP, _RIDGE_STEPS_EITHER_WAY = 1.0, 10.0, 3
-#: Problems with more products of rows, outputs and classes than this are searched in single precision and fewer folds.
+#: Above this product of rows, outputs and classes the ridge is searched in single precision and with fewer folds.
 _MANY = 5_000_000
-#: The search ends where a smaller ridge gains less than this share of the log-loss, or less than this many nats.
+#: The search ends when a smaller ridge lowers the log-loss by less than this share, or by less than this many nats.
 _ENOUGH, _ENOUGH_NATS = 2e-3, 5e-4
-#: Rough fits will do to compare ridges: the gradient norm, and the share of the ridge's own gradient, that may be left.
+#: Tolerance of the fits that compare ridges: the gradient norm, and its share of the gradient of the ridge term.
 _ROUGH, _ROUGH_SHARE = 1e-4, 0.1
 #: The gradient norm that single precision can reach.
 _FINEST = 2e-6
@@ -56,8 +56,7 @@ class Softmax(ProbabilisticDecoder):
         training row contradicts away from zero and one. With zero, and a ridge of zero, this is maximum likelihood,
         which for classes that the outputs separate has no finite solution.
     in_sample : bool, default=False
-        Whether to learn from what the machines say of the rows they were trained on, as the paper does, rather than
-        from honest outputs.
+        Whether to learn from in-sample outputs, as the paper does, rather than from out-of-sample ones.
     epochs : int or None, default=None
         None trains to convergence. A number stops the network early, after so many passes (of L-BFGS; the paper does
         not name its method) from small random weights, which makes sense with a hidden layer only.
@@ -77,7 +76,7 @@ class Softmax(ProbabilisticDecoder):
     ridge_ : float
         The ridge, given or chosen.
     ridge_path_ : dict of float to float, or None
-        The cross-validated log-loss of every ridge that was looked at; None if the ridge was given.
+        The cross-validated log-loss of every ridge tried; None if the ridge was given.
     status_ : {"converged", "no_progress", "iteration_limit"}
         How training ended; "no_progress" is as far as rounding allows.
     gradient_norm_ : float
@@ -136,7 +135,7 @@ class Softmax(ProbabilisticDecoder):
         self.random_state = random_state
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse parameters that make no sense.
+        """Raise ValueError for invalid parameters.
 
         Parameters
         ----------
@@ -146,7 +145,7 @@ class Softmax(ProbabilisticDecoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         if self.hidden is not None and self.hidden < 1:
             raise ValueError(f"hidden must be None or at least one unit, not {self.hidden!r}")
@@ -174,8 +173,16 @@ class Softmax(ProbabilisticDecoder):
 
         Parameters
         ----------
-        codebook, outputs, class_index, priors, sample_weight
-            As in `Decoder.fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs
+            The outputs of the training rows.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        priors : ndarray of shape (K,) or None
+            The class probabilities to expect in use; None for those of the training rows.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------
@@ -250,24 +257,23 @@ class Softmax(ProbabilisticDecoder):
 def choose_ridge(
     features: Array, targets: Array, weights: Array, folds: list[Array], **parameters: Any
 ) -> tuple[float, dict[float, float]]:
-    """Return the ridge of least cross-validated log-loss, and the log-loss of every ridge looked at.
+    """Return the ridge of least cross-validated log-loss, and the log-loss of every ridge tried.
 
-    The search walks downhill from a middle value in steps of a factor of ten, each fold starting from its fit with
-    the ridge before, and ends in the lowest point of a parabola through the best ridge and its neighbours.
-    ``parameters`` go to `fit_softmax`.
+    The search goes downhill from a middle value in steps of a factor of ten, with warm starts, and ends with the vertex
+    of a parabola through the best ridge and its neighbours.
 
     Parameters
     ----------
     features : ndarray of shape (n, d)
-        What the softmax reads.
+        The features of the softmax.
     targets : ndarray of shape (n, K)
         For every row a distribution over the classes.
     weights : ndarray of shape (n,)
         Row weights.
     folds : list of ndarray of int
         The rows of every fold.
-    **parameters
-        For `fit_softmax`.
+    **parameters : dict
+        Further arguments of `fit_softmax`.
 
     Returns
     -------
@@ -284,7 +290,7 @@ def choose_ridge(
         total = 0.0
         for number, fold in enumerate(folds):
             kept = np.ones(len(features), dtype=bool)
-            kept[fold] = len(folds) == 1  # rows that all look the same cannot be told apart
+            kept[fold] = len(folds) == 1  # a single fold: nothing can be held out
             starts[number] = fit = fit_softmax(
                 features[kept],
                 targets[kept],
@@ -307,7 +313,7 @@ def choose_ridge(
             if loss(best * factor) >= before:
                 break
             best *= factor
-            # A smaller ridge takes longer to fit; a larger one does not.
+            # Smaller ridges take longer to fit, so that search ends early.
             if factor < 1.0 and path[best] > before - max(_ENOUGH * before, _ENOUGH_NATS):
                 break
         if best != _FIRST_RIDGE:
@@ -316,7 +322,7 @@ def choose_ridge(
 
 
 def _rough_tolerance(ridge: float, start: SoftmaxFit | None, weights: Array) -> float:
-    """Return the gradient norm at which a fit tells its ridge from the one it started with."""
+    """Return the gradient norm to which a fit must converge to be distinguishable from its warm start."""
     if start is None:
         return _ROUGH
     return min(_ROUGH, _ROUGH_SHARE * ridge * float(np.abs(start.coef).max(initial=0.0)) / weights.sum())
@@ -333,7 +339,7 @@ def _lowest(best: float, path: dict[float, float]) -> float:
 
 
 def _moments(margins: Array, weights: Array) -> tuple[Array, Array]:
-    """Return the weighted means and standard deviations of the outputs; one for an output that never changes."""
+    """Return the weighted means and standard deviations of the outputs; one for a constant output."""
     mean = weights @ margins / weights.sum()
     spread = np.sqrt(weights @ np.square(margins - mean) / weights.sum())
     rounding = np.maximum(1e-12 * np.abs(margins).max(axis=0), 1e-9)

@@ -15,23 +15,22 @@ from polymargin.outputs import Outputs
 
 
 class Stack(ProbabilisticDecoder):
-    """The class that a second classifier gives to the outputs of the machines.
+    """A second classifier, trained on the outputs of the machines as features.
 
     This is the paper's a-posteriori reconstruction m: R^L → R^K, "basically any classification technique". It
     solves the problem of outputs in different ranges, because it learns from them.
 
-    Probabilities exist where the classifier has ``predict_proba``, and then the largest gives the label, whatever
-    the classifier's own ``predict`` says. Otherwise the scores are its ``decision_function``, or its
-    predictions if it has none with one value per class.
+    If the classifier has ``predict_proba``, the label is the most probable class, even where the classifier's own
+    ``predict`` differs. Otherwise the scores are its ``decision_function``, or its predictions if it has none with one
+    value per class.
 
     Parameters
     ----------
     estimator : classifier or None, default=None
-        A scikit-learn classifier; it sees the L outputs as features and classes 0, …, K−1. A clone is fitted.
+        A scikit-learn classifier. A clone is fitted to the L outputs and the classes 0, …, K−1.
         None: ``LinearSVC()``, one linear SVM per class, as the paper stacks SVMs on SVMs.
     in_sample : bool, default=False
-        Whether to learn from what the machines say of the rows they were trained on, rather than from honest
-        outputs (the paper wants "new data").
+        Whether to learn from in-sample outputs rather than from out-of-sample ones (the paper asks for "new data").
     scale : {None, "norm"}, default=None
         "norm" multiplies the outputs by π_w = 1/‖w‖ first, eqs. (3)–(4).
 
@@ -86,8 +85,16 @@ class Stack(ProbabilisticDecoder):
 
         Parameters
         ----------
-        codebook, outputs, class_index, priors, sample_weight
-            As in `Decoder.fit`.
+        codebook : Codebook
+            The dichotomies behind the outputs.
+        outputs : Outputs
+            The outputs of the training rows.
+        class_index : ndarray of int, shape (n,)
+            The classes of these rows.
+        priors : ndarray of shape (K,) or None
+            Ignored.
+        sample_weight : ndarray of shape (n,) or None
+            Row weights.
 
         Returns
         -------
@@ -103,7 +110,7 @@ class Stack(ProbabilisticDecoder):
         return self
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a scale that does not exist.
+        """Raise ValueError for an unknown scale.
 
         Parameters
         ----------
@@ -113,7 +120,7 @@ class Stack(ProbabilisticDecoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         if self.scale not in (None, "norm"):
             raise ValueError(f'unknown scale {self.scale!r}; choose None or "norm"')
@@ -131,7 +138,7 @@ class Stack(ProbabilisticDecoder):
         ndarray of shape (n, K)
         """
         proba = self._all_classes(self.estimator_.predict_proba(self._features(outputs)), missing=0.0)
-        # No probability is so small that its logarithm could not be taken.
+        # Clip so that the logarithm is finite.
         return np.log(np.maximum(proba, np.finfo(np.float64).tiny))
 
     def scores(self, outputs: Outputs) -> Array:
@@ -156,7 +163,7 @@ class Stack(ProbabilisticDecoder):
         return over_norms(outputs) if self.scale == "norm" else outputs.margins
 
     def _decisions(self, features: Array) -> Array:
-        """Return one value for each class the classifier knows."""
+        """Return one value for each of the classifier's classes."""
         known = self.estimator_.classes_
         by_pairs = known.size > 2 and _decides_by_pairs(self.estimator_)
         if hasattr(self.estimator_, "decision_function") and not by_pairs:
@@ -169,7 +176,7 @@ class Stack(ProbabilisticDecoder):
         return (self.estimator_.predict(features)[:, np.newaxis] == known).astype(np.float64)
 
     def _all_classes(self, values: Array, missing: Any) -> Array:
-        """Return the columns of the classes the classifier knows among those of all classes, shape (n, K)."""
+        """Return values for all K classes, shape (n, K), with `missing` for those the classifier does not have."""
         every = np.empty((values.shape[0], self.codebook_.n_classes))
         every[:] = missing
         every[:, self.estimator_.classes_] = values
@@ -178,7 +185,7 @@ class Stack(ProbabilisticDecoder):
 
 def _linear_svms() -> Any:
     """Return the default classifier, one linear SVM per class."""
-    from sklearn.svm import LinearSVC  # here, because few need it and it is slow to import
+    from sklearn.svm import LinearSVC  # imported late because it is slow to import
 
     return LinearSVC(random_state=0)
 
@@ -188,7 +195,7 @@ def _weight_parameter(estimator: Any, sample_weight: Array | None) -> dict[str, 
     if sample_weight is None:
         return {}
     name, last = "sample_weight", estimator
-    while hasattr(last, "steps"):  # a pipeline hands the weights to its last step
+    while hasattr(last, "steps"):  # a pipeline passes the weights to its last step
         step, last = last.steps[-1]
         name = f"{step}__{name}"
     if has_fit_parameter(last, "sample_weight"):

@@ -10,11 +10,11 @@ from polymargin.outputs import Outputs
 
 
 class Votes(Decoder):
-    """The class that wins most of its duels; ties go to the larger sum of outputs.
+    """The class that wins most pairwise comparisons; ties go to the larger sum of outputs.
 
     See Also
     --------
-    Dag : Duels in a row.
+    Dag : Pairwise comparisons by elimination.
     Coupling : Probabilities from the same machines.
 
     References
@@ -34,7 +34,7 @@ class Votes(Decoder):
     """
 
     def check(self, codebook: Codebook) -> None:
-        """Refuse a codebook that is not one-vs-one.
+        """Raise ValueError unless the codebook is one-vs-one.
 
         Parameters
         ----------
@@ -44,12 +44,12 @@ class Votes(Decoder):
         Raises
         ------
         ValueError
-            If the decoder cannot be used, and why.
+            If the decoder cannot be used with this codebook or these parameters.
         """
         check_pairwise(codebook, "voting")
 
     def scores(self, outputs: Outputs) -> Array:
-        """Return the number of duels won (a draw counts one half), ties broken, shape (n, K).
+        """Return the number of comparisons won (a draw counts one half), ties broken, shape (n, K).
 
         Parameters
         ----------

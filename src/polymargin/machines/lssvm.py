@@ -107,8 +107,8 @@ class LSSVMBank:
 
     References
     ----------
-    T. Van Gestel, J. A. K. Suykens, G. Lanckriet, A. Lambrechts, B. De Moor and J. Vandewalle, "Multiclass LS-SVMs:
-    moderated outputs and coding-decoding schemes", Neural Processing Letters 15, 2002.
+    .. [1] T. Van Gestel, J. A. K. Suykens, G. Lanckriet, A. Lambrechts, B. De Moor and J. Vandewalle, "Multiclass
+           LS-SVMs: Moderated Outputs and Coding-Decoding Schemes", Neural Processing Letters 15, 2002.
     """
 
     data: TrainingRows

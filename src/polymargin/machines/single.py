@@ -96,10 +96,9 @@ class SingleMachineBank(ExpansionBank):
 
     References
     ----------
-    J. Weston and C. Watkins, "Support vector machines for multi-class pattern recognition", ESANN 1999.
-
-    M. Gönen, A. G. Tanuğur and E. Alpaydın, "Multiclass posterior probability support vector machines", IEEE
-    Transactions on Neural Networks 19(1), 2008.
+    .. [1] J. Weston and C. Watkins, "Support Vector Machines for Multi-Class Pattern Recognition", ESANN, 1999.
+    .. [2] M. Gönen, A. G. Tanuğur and E. Alpaydın, "Multiclass Posterior Probability Support Vector Machines", IEEE
+           Transactions on Neural Networks 19, 2008.
     """
 
     status: list[Status]
