@@ -1,4 +1,4 @@
-"""The papers whose tables can be computed again.
+"""The papers whose tables can be reproduced.
 
 Each is a subpackage named by author and year, holding its protocol (toml), its figures typed from the text
 (csv), a README, and one module per table. Its ``TABLES`` maps a table's number to a callable that makes the
@@ -20,7 +20,17 @@ __all__ = ["PAPERS", "Paper", "available", "fast_tables", "tables"]
 
 @dataclass(frozen=True)
 class Paper:
-    """What to call a paper."""
+    """Name, authors and title of a paper.
+
+    Attributes
+    ----------
+    name : str
+        First author and year, the name of the subpackage.
+    authors : tuple of str
+        The surnames of the authors.
+    title : str
+        The title.
+    """
 
     name: str
     authors: tuple[str, ...]
@@ -58,12 +68,27 @@ PAPERS = {
 
 
 def available() -> list[str]:
-    """Return the names of the papers that have an experiment here."""
+    """Return the names of the papers whose experiments are in the package.
+
+    Returns
+    -------
+    list of str
+    """
     return [name for name in PAPERS if find_spec(f"{__name__}.{name}") is not None]
 
 
 def tables(name: str) -> Mapping[str, Callable[..., Experiment]]:
     """Return a paper's tables by number.
+
+    Parameters
+    ----------
+    name : str
+        The name of the paper, such as ``"vangestel2002"``.
+
+    Returns
+    -------
+    mapping of str to callable
+        Each makes the `Experiment` of a table.
 
     Raises
     ------
@@ -80,7 +105,18 @@ def tables(name: str) -> Mapping[str, Callable[..., Experiment]]:
 
 
 def fast_tables(name: str) -> Mapping[str, Callable[..., Experiment]]:
-    """Return those of a paper's tables that have a fast protocol, by number: its ``FAST_TABLES``, if it has any."""
+    """Return the tables of a paper that have a fast protocol, by number.
+
+    Parameters
+    ----------
+    name : str
+        The name of the paper.
+
+    Returns
+    -------
+    mapping of str to callable
+        Its ``FAST_TABLES``; empty if it has none.
+    """
     found: Mapping[str, Callable[..., Experiment]] = getattr(
         import_module(f"{__name__}.{name}"), "FAST_TABLES", {}
     )

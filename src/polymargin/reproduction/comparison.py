@@ -19,7 +19,17 @@ Verdict = Literal["better", "same", "worse", "missing", "unprinted"]
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and sample standard deviation (NaN where unknown) of n runs."""
+    """Mean and sample standard deviation of n runs.
+
+    Attributes
+    ----------
+    mean : float
+        The mean.
+    sd : float
+        The sample standard deviation; NaN where it is unknown.
+    n : int
+        The number of runs.
+    """
 
     mean: float
     sd: float
@@ -27,7 +37,17 @@ class Summary:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Summary:
-        """Summarise values; a single one has no standard deviation."""
+        """Summarise values; a single one has no standard deviation.
+
+        Parameters
+        ----------
+        values : sequence of float
+            The results of the runs.
+
+        Returns
+        -------
+        Summary
+        """
         sd = statistics.stdev(values) if len(values) > 1 else math.nan
         return cls(statistics.fmean(values), sd, len(values))
 
@@ -37,7 +57,13 @@ class Summary:
         return self.sd**2 / self.n
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; an unknown standard deviation is null."""
+        """Return plain JSON values; an unknown standard deviation is null.
+
+        Returns
+        -------
+        dict
+            Values that `json.dumps` accepts.
+        """
         return {"mean": self.mean, "sd": _finite(self.sd), "n": self.n}
 
 
@@ -74,7 +100,13 @@ class CellComparison:
         return self.ours.mean - self.paper.mean if self.ours and self.paper else math.nan
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; what is infinite or unknown is null, and the verdict says which."""
+        """Return plain JSON values; infinite and unknown numbers are null, and the verdict tells them apart.
+
+        Returns
+        -------
+        dict
+            Values that `json.dumps` accepts.
+        """
         return {
             **self.key.asdict(),
             "ours": self.ours.as_json() if self.ours else None,
@@ -101,17 +133,27 @@ class Comparison:
     threshold: float
 
     def count(self, verdict: Verdict) -> int:
-        """Return how many cells have a verdict."""
+        """Return the number of cells with a verdict.
+
+        Parameters
+        ----------
+        verdict : {"better", "same", "worse", "missing", "unprinted"}
+            The verdict.
+
+        Returns
+        -------
+        int
+        """
         return sum(cell.verdict == verdict for cell in self.cells)
 
     @property
     def n_compared(self) -> int:
-        """Cells for which there is something of ours and of the paper's."""
+        """The number of cells that both we and the paper have."""
         return len(self.cells) - self.count("missing") - self.count("unprinted")
 
     @property
     def n_not_worse(self) -> int:
-        """Cells not worse than the paper by more than the threshold."""
+        """The number of cells not worse than the paper's by more than the threshold."""
         return self.n_compared - self.count("worse")
 
     @property
@@ -121,7 +163,13 @@ class Comparison:
         return sorted(worse, key=lambda cell: -abs(_or_inf(cell.standard_errors)))
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return plain JSON values.
+
+        Returns
+        -------
+        dict
+            Values that `json.dumps` accepts.
+        """
         return {
             "summary": {
                 "cells": len(self.cells),
@@ -141,8 +189,19 @@ def standard_errors_apart(ours: Summary, paper: Summary, resolution: float = 0.0
     """Return (ours − paper) / sqrt(sd_o²/n_o + sd_p²/n_p).
 
     A side whose standard deviation is unknown (a table without, or a single run) is taken as exact, which is
-    the strict reading. If neither is known the answer is NaN. If both sides have zero deviation the answer is
+    the strict reading. If neither is known the result is NaN. If both sides have zero deviation the result is
     0 when the means agree to the `resolution` of the printed figure, and ±inf when they do not.
+
+    Parameters
+    ----------
+    ours, paper : Summary
+        The two sides.
+    resolution : float
+        Half a unit of the last printed digit.
+
+    Returns
+    -------
+    float
 
     Examples
     --------

@@ -31,10 +31,12 @@ class JournalDamaged(ReproductionError):
 class WorkerDied(ReproductionError):
     """A worker process was killed or crashed; everything finished is on disk.
 
-    Attributes
+    Parameters
     ----------
-    done, total : int
-        Jobs finished so far (in this and earlier sessions) and jobs asked for.
+    done : int
+        Jobs finished so far, in this and earlier sessions.
+    total : int
+        Jobs requested.
     """
 
     def __init__(self, done: int, total: int) -> None:
@@ -49,10 +51,12 @@ class WorkerDied(ReproductionError):
 class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C stopped the run; everything finished is on disk.
 
-    Attributes
+    Parameters
     ----------
-    done, total : int
-        Jobs finished so far (in this and earlier sessions) and jobs asked for.
+    done : int
+        Jobs finished so far, in this and earlier sessions.
+    total : int
+        Jobs requested.
     """
 
     def __init__(self, done: int, total: int) -> None:

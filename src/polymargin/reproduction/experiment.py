@@ -54,7 +54,13 @@ class Listing:
     rows: tuple[tuple[str, ...], ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return plain JSON values.
+
+        Returns
+        -------
+        dict
+            Values that `json.dumps` accepts.
+        """
         return {"title": self.title, "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
 
 
@@ -117,34 +123,101 @@ class Experiment(ABC):
 
     @abstractmethod
     def cells(self, job: Key) -> Sequence[Key]:
-        """Return the cells that a job yields, in the order of the table."""
+        """Return the cells that a job yields, in the order of the table.
+
+        Parameters
+        ----------
+        job : Key
+            The job.
+
+        Returns
+        -------
+        sequence of Key
+        """
 
     @abstractmethod
     def run(self, job: Key) -> Sequence[Row]:
-        """Compute one job: one row for each of its cells."""
+        """Compute one job: one row for each of its cells.
+
+        Parameters
+        ----------
+        job : Key
+            The job.
+
+        Returns
+        -------
+        sequence of Row
+        """
 
     @abstractmethod
     def paper_figures(self) -> list[Figure]:
         """Return the paper's figures; their keys are the cells' keys without the replicate."""
 
     def requires(self) -> Sequence[Experiment]:
-        """Return the experiments whose rows the jobs of this one need; they are run, or resumed, first."""
+        """Return the experiments whose rows the jobs of this one need; they are run, or resumed, first.
+
+        Returns
+        -------
+        sequence of Experiment
+        """
         return ()
 
     def needs(self, job: Key, other: Key) -> bool:
-        """Return whether a job needs the rows of a job of a required experiment; by default on its dataset."""
+        """Return whether a job needs the rows of a job of a required experiment; by default those of its dataset.
+
+        Parameters
+        ----------
+        job : Key
+            A job of this experiment.
+        other : Key
+            A job of a required experiment.
+
+        Returns
+        -------
+        bool
+        """
         return job["dataset"] == other["dataset"]
 
     def listings(self, rows: Sequence[Row]) -> list[Listing]:
-        """Return what else to print of finished rows, beside the comparison."""
+        """Return further tables to print beside the comparison.
+
+        Parameters
+        ----------
+        rows : sequence of Row
+            The finished rows.
+
+        Returns
+        -------
+        list of Listing
+        """
         return []
 
     def cost(self, job: Key) -> float:
-        """Return roughly how long a job takes, in any unit: long jobs start first, time left is weighed."""
+        """Return roughly how long a job takes, in any unit: long jobs start first, and time left is estimated by it.
+
+        Parameters
+        ----------
+        job : Key
+            The job.
+
+        Returns
+        -------
+        float
+        """
         return 1.0
 
     def direction(self, cell: Key) -> Better:
-        """Return which direction is good for a cell."""
+        """Return which direction is good for a cell.
+
+        Parameters
+        ----------
+        cell : Key
+            The cell.
+
+        Returns
+        -------
+        {"higher", "lower"}
+        """
         if isinstance(self.better, str):
             return self.better
         return self.better[cell["metric"]]
@@ -160,6 +233,10 @@ def load_protocol(package: str, table: str | None = None) -> dict[str, Any]:
     table : str, optional
         The entries of ``[tables.<table>]`` are laid over the common ones and the other tables are left out,
         so that a change to one table does not invalidate the results of another.
+
+    Returns
+    -------
+    dict
     """
     protocol = tomllib.loads(files(package).joinpath("protocol.toml").read_text(encoding="utf-8"))
     tables = protocol.pop("tables", {})
@@ -169,6 +246,16 @@ def load_protocol(package: str, table: str | None = None) -> dict[str, Any]:
 
 
 def protocol_hash(protocol: Mapping[str, Any]) -> str:
-    """Return a short fingerprint of a protocol, the same whatever the order of its entries."""
+    """Return a short fingerprint of a protocol, which does not depend on the order of its entries.
+
+    Parameters
+    ----------
+    protocol : mapping
+        The protocol.
+
+    Returns
+    -------
+    str
+    """
     canonical = json.dumps(protocol, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]

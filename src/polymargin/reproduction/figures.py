@@ -84,6 +84,22 @@ def parse_figures(lines: Iterable[str], source: str = "figures") -> list[Figure]
 
 
 def read_figures(package: str, filename: str) -> list[Figure]:
-    """Read the figures that lie in a package, e.g. ``("polymargin.papers.vangestel2002", "table2.csv")``."""
+    """Read the figures of a csv file in a package.
+
+    Parameters
+    ----------
+    package : str
+        The package, e.g. ``"polymargin.papers.vangestel2002"``.
+    filename : str
+        The file in it, e.g. ``"table2.csv"``.
+
+    Returns
+    -------
+    list of Figure
+
+    See Also
+    --------
+    parse_figures : The format of the file.
+    """
     text = files(package).joinpath(filename).read_text(encoding="utf-8")
     return parse_figures(text.splitlines(), source=f"{package}/{filename}")

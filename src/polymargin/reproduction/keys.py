@@ -34,12 +34,32 @@ class Key:
 
     @classmethod
     def of(cls, **values: object) -> Key:
-        """Make a key from keyword arguments."""
+        """Make a key from keyword arguments.
+
+        Parameters
+        ----------
+        **values : object
+            The named values, which become strings.
+
+        Returns
+        -------
+        Key
+        """
         return cls.from_mapping(values)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> Key:
-        """Make a key from a mapping, in its order."""
+        """Make a key from a mapping, in its order.
+
+        Parameters
+        ----------
+        values : mapping of str to object
+            The named values, which become strings.
+
+        Returns
+        -------
+        Key
+        """
         return cls(tuple((name, str(value)) for name, value in values.items()))
 
     def __getitem__(self, name: str) -> str:
@@ -58,13 +78,38 @@ class Key:
         return "/".join(value for _, value in self.pairs)
 
     def asdict(self) -> dict[str, str]:
-        """Return the values by name."""
+        """Return the values by name.
+
+        Returns
+        -------
+        dict of str to str
+        """
         return dict(self.pairs)
 
     def extended(self, **values: object) -> Key:
-        """Return this key with more values behind it."""
+        """Return this key with further values appended.
+
+        Parameters
+        ----------
+        **values : object
+            The named values, which become strings.
+
+        Returns
+        -------
+        Key
+        """
         return Key(self.pairs + Key.of(**values).pairs)
 
     def only(self, names: Iterable[str]) -> Key:
-        """Return the key of these names alone, in the order given."""
+        """Return the key restricted to some names, in the given order.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The names to keep.
+
+        Returns
+        -------
+        Key
+        """
         return Key(tuple((name, self[name]) for name in names))

@@ -52,7 +52,17 @@ class Progress:
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that failed, with its error in one line and in full."""
+    """A job that failed.
+
+    Attributes
+    ----------
+    job : Key
+        The job.
+    error : str
+        The error in one line.
+    traceback : str
+        The full traceback.
+    """
 
     job: Key
     error: str
@@ -207,7 +217,25 @@ def _run_required(experiment: Experiment, jobs: Sequence[Key], folder: Path, **o
 def load_results(
     experiment: Experiment, results_dir: str | Path, *, only: Callable[[Key], bool] | None = None
 ) -> RunReport:
-    """Return what is finished in a results folder, computing nothing and writing nothing."""
+    """Read the finished rows of a results folder, without computing or writing anything.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    results_dir : str or Path
+        The results folder.
+    only : callable (Key) -> bool, or None
+        Which jobs to read; None for all.
+
+    Returns
+    -------
+    RunReport
+
+    See Also
+    --------
+    run_experiment : Computes the jobs that are not finished.
+    """
     paths = _paths(experiment, Path(results_dir))
     asked = [job for job in experiment.jobs() if only is None or only(job)]
     content = read_journal(paths["journal"].read_bytes()) if paths["journal"].exists() else JournalContent()
@@ -219,7 +247,17 @@ def load_results(
 
 
 def read_results(lines: Iterable[str]) -> list[Row]:
-    """Read the rows of a results csv back; ``value`` becomes a number, the rest stays text."""
+    """Read the rows of a results csv; ``value`` becomes a number, other fields stay text.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        The lines of the csv.
+
+    Returns
+    -------
+    list of Row
+    """
     return [row | {"value": float(row["value"])} for row in csv.DictReader(lines)]
 
 

@@ -17,6 +17,17 @@ _MAX_DRAWS = 10_000
 def derive_seed(seed: int, *parts: str | int) -> int:
     """Return a seed for a part of an experiment, the same on every machine and in any order of computation.
 
+    Parameters
+    ----------
+    seed : int
+        The seed of the experiment.
+    *parts : str or int
+        What identifies the part.
+
+    Returns
+    -------
+    int
+
     Examples
     --------
     >>> derive_seed(2002, "win", 3) == derive_seed(2002, "win", 3) != derive_seed(2002, "win", 4)
