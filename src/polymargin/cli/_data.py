@@ -68,7 +68,7 @@ def load_examples(
     max_categories : int
         The most different texts of a column.
     check_rows : callable
-        Is told the number of rows before they are read, and may refuse them.
+        Called with the number of rows before they are read; may raise an error.
     """
     from polymargin import datasets, tables
 

@@ -75,7 +75,7 @@ def by_folds(model: Any, examples: Examples, seed: int, advance: Callable[[int, 
     seed : int
         Of the folds.
     advance : callable
-        Is told how many of how many folds are done.
+        Called with the number of folds done and of all folds.
     """
     from sklearn.base import clone
 

@@ -1,4 +1,4 @@
-"""Does an ONNX model say what its original says? Both are asked about the same random rows."""
+"""Comparison of an ONNX model with the original model on random rows."""
 
 from __future__ import annotations
 
@@ -40,9 +40,28 @@ class Agreement:
 
 
 def check(model: Any, onnx_model: ModelProto, n_rows: int = 50, random_state: int = 0) -> Agreement:
-    """Run an ONNX model of `polymargin.onnx.to_onnx`, by onnxruntime, and its original on random rows.
+    """Compare an ONNX model, run by onnxruntime, with its original on random rows.
 
-    The rows are spread as the training rows are, as far as the model, or a scaler before it, knows.
+    The rows have mean and spread of the training rows, as far as the model, or a scaler before it, has stored them.
+
+    Parameters
+    ----------
+    model : estimator
+        The original.
+    onnx_model : ModelProto
+        The ONNX model, see `to_onnx`.
+    n_rows : int
+        The number of rows.
+    random_state : int
+        Seeds the rows.
+
+    Returns
+    -------
+    Agreement
+
+    See Also
+    --------
+    to_onnx : The conversion.
 
     Examples
     --------

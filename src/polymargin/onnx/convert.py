@@ -110,7 +110,21 @@ def to_onnx(
 
 
 def initial_types(model: Any, X: Any = None, *, float64: bool = False) -> list[tuple[str, Any]]:
-    """Return the names and types of a model's inputs, from rows or else from what the model knows of its columns.
+    """Return the names and types of a model's inputs.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator or pipeline.
+    X : array-like, DataFrame, list of (str, type) or None, default=None
+        See `to_onnx`; None to take them from the model.
+    float64 : bool, default=False
+        Whether numbers are float64 rather than float32.
+
+    Returns
+    -------
+    list of (str, type)
+        With the types of skl2onnx.
 
     Examples
     --------

@@ -100,7 +100,22 @@ def from_arrays(
 
 
 def sampled(examples: Examples, sample: int | None, seed: int = 0) -> Examples:
-    """Return a random sample of examples, if there are more; every class has its share, see `read_examples`."""
+    """Return a stratified random sample of examples, see `read_examples`.
+
+    Parameters
+    ----------
+    examples : Examples
+        The examples.
+    sample : int or None
+        The size of the sample; None for all examples.
+    seed : int
+        Seeds the draw.
+
+    Returns
+    -------
+    Examples
+        The same object if there are no more than `sample`.
+    """
     names, counts = np.unique(examples.labels.astype(str), return_counts=True)
     shares = dict(zip(names.tolist(), counts.tolist(), strict=True))
     chosen = _share_out(shares, sample)
@@ -143,7 +158,7 @@ def read_examples(
     seed : int
         Of the sample.
     progress : callable or None
-        Is told the rows read so far, and the share of the file.
+        Called with the number of rows read so far, and the share of the file.
 
     Returns
     -------

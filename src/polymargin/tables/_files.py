@@ -46,14 +46,18 @@ class Batch:
 
 
 class Table(ABC):
-    """A file of rows under named columns.
+    """A file of rows with named columns.
 
-    Attributes
+    Parameters
     ----------
     path : Path
         The file.
-    columns : tuple of str
-        Their names, as they stand in the file. A name may stand there twice; asking for it is an error.
+    columns : sequence of str
+        The names of the columns, as they stand in the file. A name may occur twice; to read it is an error.
+
+    See Also
+    --------
+    open_table : Opens a file.
     """
 
     #: What messages call the first row: a header is row 1.
@@ -69,11 +73,32 @@ class Table(ABC):
         return Path(self.path.name.removesuffix(".gz")).stem
 
     def row(self, number: int) -> str:
-        """Return how messages call the row that `number` rows come before."""
+        """Return how messages refer to a row.
+
+        Parameters
+        ----------
+        number : int
+            The number of rows before it.
+
+        Returns
+        -------
+        str
+        """
         return f"row {number + self.first_row}"
 
     def check(self, columns: Sequence[str]) -> None:
-        """Raise ValueError if a column is not there, or there twice."""
+        """Raise ValueError if a column is missing or occurs twice.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            The columns.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing or occurs twice; the message names it.
+        """
         missing = [name for name in columns if name not in self._places]
         if missing:
             raise ValueError(
@@ -88,7 +113,20 @@ class Table(ABC):
                     )
 
     def batches(self, columns: Sequence[str], max_rows: int = _ROWS) -> Iterator[Batch]:
-        """Yield the rows of some columns in batches of at most `max_rows`."""
+        """Yield the rows of some columns in batches.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            The columns to read.
+        max_rows : int
+            The most rows of a batch.
+
+        Yields
+        ------
+        Batch
+            In the order of the file.
+        """
         self.check(columns)
         start = 0
         for cells, share in self._batches(columns, max_rows):

@@ -20,7 +20,17 @@ _MAX_FRACTIONS = 20
 
 
 def label_texts(cells: pa.Array) -> pa.Array:
-    """Return labels as texts, null where there is none.
+    """Return labels as texts, null where they are missing.
+
+    Parameters
+    ----------
+    cells : pyarrow.Array
+        The cells of the label column.
+
+    Returns
+    -------
+    pyarrow.Array
+        Of strings.
 
     Examples
     --------
@@ -31,7 +41,16 @@ def label_texts(cells: pa.Array) -> pa.Array:
 
 
 def typed_labels(names: Iterable[str]) -> dict[str, Any]:
-    """Return what each text stands for: whole numbers if all of them are, else themselves.
+    """Return the labels that texts denote: integers if all of them are, else the texts themselves.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The texts.
+
+    Returns
+    -------
+    dict of str to int, or of str to str
 
     Examples
     --------
@@ -44,7 +63,18 @@ def typed_labels(names: Iterable[str]) -> dict[str, Any]:
 
 
 def class_indices(labels: Sequence[str | None], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the places of labels, given as texts, among a model's classes; −1 where one is missing or unknown.
+    """Return the indices of labels among a model's classes; −1 where one is missing or unknown.
+
+    Parameters
+    ----------
+    labels : sequence of str or None
+        The labels as texts; None where they are missing.
+    classes : ndarray of shape (K,)
+        The model's classes.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""From a frame to what a kernel compares, and from a fitted pipeline back to the columns of a file."""
+"""Preparation of the columns of a frame for a kernel, and the columns of a file that a fitted model needs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def preparation(frame: pd.DataFrame) -> ColumnTransformer:
 
 
 class TableReader:
-    """Gives a fitted model the columns that it was fitted on, from a file, batch by batch.
+    """Reads the columns that a model was fitted on from a file, batch by batch.
 
     Parameters
     ----------
@@ -69,7 +69,18 @@ class TableReader:
     def columns(self, table: Table, besides: Sequence[str] = ()) -> list[str]:
         """Return the columns of the file that the model reads.
 
-        A model that was fitted without names reads all columns but those in `besides`, and their number must be right.
+        A model that was fitted without names reads all columns but those in `besides`, and their number must match.
+
+        Parameters
+        ----------
+        table : Table
+            The file.
+        besides : sequence of str
+            Columns that are not features, such as the label.
+
+        Returns
+        -------
+        list of str
 
         Raises
         ------
@@ -99,9 +110,23 @@ class TableReader:
     def frames(
         self, table: Table, besides: Sequence[str] = (), max_rows: int = 20_000
     ) -> Iterator[tuple[Any, Batch]]:
-        """Yield what the model can be given, a frame (an array if it knows no names), and the batch it comes from.
+        """Yield the features of the rows, and the batches that they come from.
 
-        The batch also has the columns in `besides`, as they stand in the file.
+        Parameters
+        ----------
+        table : Table
+            The file.
+        besides : sequence of str
+            Further columns to read, which are not features.
+        max_rows : int
+            The most rows of a batch.
+
+        Yields
+        ------
+        frame : DataFrame or ndarray
+            The input of the model; an array if it was fitted without names.
+        batch : Batch
+            The same rows as they stand in the file, with the columns in `besides`.
         """
         names = self.columns(table, besides)
         kinds: dict[str, Kind] = self.kinds or dict.fromkeys(names, "number")

@@ -12,7 +12,7 @@ from polymargin.tables._cells import Kind, NotANumber, kind_of, numbers
 from polymargin.tables._files import Batch, Table
 from polymargin.tables._labels import check_labels, check_target, label_texts, too_many
 
-#: Is told the number of rows read so far and the share of the file, between 0 and 1.
+#: Callback with the number of rows read so far and the share of the file, between 0 and 1.
 Progress = Callable[[int, float], None]
 
 
@@ -66,7 +66,7 @@ def scan_table(
     drop : iterable of str
         Columns not to be looked at.
     progress : callable or None
-        Is told the rows read so far, and the share of the file.
+        Called with the number of rows read so far, and the share of the file.
 
     Returns
     -------

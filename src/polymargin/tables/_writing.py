@@ -25,8 +25,19 @@ Write = Callable[[pa.RecordBatch], None]
 
 
 def format_of(path: Path | None) -> Format:
-    """Return the format that a file's name asks for; None is stdout.
+    """Return the format that a file's name implies.
 
+    Parameters
+    ----------
+    path : Path or None
+        The file; None is stdout.
+
+    Returns
+    -------
+    {"csv", "parquet", "json"}
+
+    Examples
+    --------
     >>> format_of(Path("a.parquet")), format_of(Path("a.jsonl.gz")), format_of(Path("a.csv.gz")), format_of(None)
     ('parquet', 'json', 'csv', 'csv')
     """
@@ -38,10 +49,10 @@ def format_of(path: Path | None) -> Format:
 
 @contextmanager
 def writing(path: Path | None, as_: Format, *, escape_formulas: bool = False) -> Iterator[Write]:
-    """Give a function that writes batches to a file (None: stdout), which has its name only when all is written.
+    """Open a file for writing in batches; it is renamed into place when all is written.
 
-    Whatever interrupts the writing leaves an older file of this name as it was, and nothing else. Devices and pipes are
-    written to directly. Parquet files have a checksum for every page.
+    If writing is interrupted, an older file of this name stays as it was, and no other file is left. Devices and pipes
+    are written to directly. Parquet files have a checksum for every page.
 
     Parameters
     ----------
@@ -52,6 +63,11 @@ def writing(path: Path | None, as_: Format, *, escape_formulas: bool = False) ->
     escape_formulas : bool, default=False
         Whether texts that a spreadsheet program would take for a formula get an apostrophe before them; see
         `without_formula`. For CSV only.
+
+    Yields
+    ------
+    write : callable (RecordBatch) -> None
+        Writes a batch.
 
     Examples
     --------
