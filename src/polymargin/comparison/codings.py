@@ -64,7 +64,19 @@ class Score:
 
     @classmethod
     def of(cls, prediction: Prediction, class_index: Array) -> Score:
-        """Score a prediction; `class_index` holds the positions of the true classes."""
+        """Score a prediction.
+
+        Parameters
+        ----------
+        prediction : Prediction
+            The prediction.
+        class_index : ndarray of int, shape (n,)
+            The indices of the true classes.
+
+        Returns
+        -------
+        Score
+        """
         log_proba, loss, brier = prediction.log_proba, None, None
         if log_proba is not None:
             loss, brier = log_loss(class_index, log_proba), brier_score(class_index, np.exp(log_proba))

@@ -316,8 +316,14 @@ def fit_together(
     ----------
     estimators : sequence of LSSVMClassifier, or of SVMClassifier
         The estimators, which must have the same parameters but for ``coding`` and ``decoding``.
-    X, y, sample_weight, groups
-        As in ``fit``.
+    X : array-like or sparse matrix of shape (n, d)
+        Rows; the Gram matrix for a precomputed kernel.
+    y : array-like of shape (n,) or (n, K)
+        Class labels, or soft labels where ``fit`` accepts them.
+    sample_weight : array-like of shape (n,) or None
+        Row weights.
+    groups : array-like of shape (n,) or None
+        The group of every row, where ``fit`` accepts them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The honest probabilities of the training rows, with their classes and weights."""
+"""The honest, that is out-of-sample, probabilities of the training rows, with their classes and weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class HonestRows:
-    """What an estimator says of its training rows, none of which it had learned from.
+    """Out-of-sample probabilities of an estimator's training rows.
 
     Attributes
     ----------
@@ -47,6 +47,15 @@ class HonestRows:
 
 def honest_rows(estimator: Any) -> HonestRows:
     """Return the leave-one-out probabilities of an estimator, or of the last step of a Pipeline.
+
+    Parameters
+    ----------
+    estimator : LSSVMClassifier, AutoKernelClassifier or Pipeline
+        The fitted estimator.
+
+    Returns
+    -------
+    HonestRows
 
     Raises
     ------

@@ -98,7 +98,19 @@ class SelectionSurface:
 
     @classmethod
     def from_cross_validation(cls, found: CrossValidation, machine: int | None = None) -> SelectionSurface:
-        """Return the surface of a cross-validation: of the best kernel, and of one machine or the mean of all."""
+        """Return the surface of a cross-validation for the best kernel.
+
+        Parameters
+        ----------
+        found : CrossValidation
+            The result of the cross-validation.
+        machine : int or None
+            The machine, where each has its own parameters; None for the mean of all.
+
+        Returns
+        -------
+        SelectionSurface
+        """
         n_choosers = len(found.scores)
         if machine is not None and n_choosers == 1:
             raise ValueError("all machines were judged together, by the labels: leave out machine")

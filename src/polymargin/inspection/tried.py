@@ -1,4 +1,4 @@
-"""What a fit has tried, in plain values: ``search_results_`` for notebooks, reports and the command line."""
+"""The candidates of a fit's search, ``search_results_``, in plain values for notebooks and reports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,17 @@ class Tried:
 
 
 def searches(estimator: Any) -> list[Tried]:
-    """Return what an estimator, or every member of a pool, has tried; empty where nothing was compared.
+    """Return the searches of an estimator, or of every member of a pool.
+
+    Parameters
+    ----------
+    estimator : LSSVMClassifier or AutoKernelClassifier
+        The fitted estimator.
+
+    Returns
+    -------
+    list of Tried
+        Empty if no candidates were compared.
 
     Examples
     --------

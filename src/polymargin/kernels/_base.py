@@ -141,7 +141,19 @@ class Kernel(ABC):
         return np.zeros_like(values)
 
     def roundings(self, X: Any, gamma: float) -> float:
-        """Return by about how many units of rounding (of the largest value) values among the rows may be wrong."""
+        """Return the expected error of kernel values among the rows, in rounding units of the largest value.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+            Rows.
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        float
+        """
         return 1.0
 
     def n_features(self, d: int) -> int | None:
@@ -177,10 +189,18 @@ class Kernel(ABC):
         raise NotImplementedError(f"{self!r} has no list of features")
 
     def feature_terms(self, d: int) -> list[tuple[Array, Array]] | None:
-        """Return how the features are computed from d columns; None where they are the columns themselves.
+        """Return the monomials of the explicit feature map; None if the features are the columns themselves.
 
-        For every order of products: the columns that are multiplied, shape (order, m), and what each product is
-        multiplied by, shape (m,). The centre is subtracted from the columns first.
+        Parameters
+        ----------
+        d : int
+            The number of columns.
+
+        Returns
+        -------
+        terms : list of (ndarray of int, ndarray), or None
+            For every order of products: the columns that are multiplied, shape (order, m), and the factors of the
+            products, shape (m,). The centre is subtracted from the columns first.
         """
         raise NotImplementedError(f"{self!r} has no list of features")
 

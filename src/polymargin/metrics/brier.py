@@ -71,6 +71,14 @@ def brier_decomposition(
     sample_weight : array-like of shape (n,) or None
         Row weights; rows of weight zero do not count.
 
+    Returns
+    -------
+    BrierDecomposition
+
+    References
+    ----------
+    .. [1] A. H. Murphy, "A New Vector Partition of the Probability Score", Journal of Applied Meteorology 12, 1973.
+
     Examples
     --------
     >>> parts = brier_decomposition([0, 1, 0, 0], [[0.6, 0.4], [0.6, 0.4], [0.9, 0.1], [0.9, 0.1]])
@@ -97,7 +105,26 @@ def refinement(
     n_bins: int | None = BINS,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Return the Brier score that recalibrated probabilities would have, see `brier_decomposition`.
+    """Return the Brier score that recalibrated probabilities would have.
+
+    Parameters
+    ----------
+    class_index : array-like of int, shape (n,)
+        True classes.
+    proba : array-like of shape (n, K)
+        Class probabilities.
+    n_bins : int or None
+        The most bins per class, see `brier_decomposition`.
+    sample_weight : array-like of shape (n,) or None
+        Row weights.
+
+    Returns
+    -------
+    float
+
+    See Also
+    --------
+    brier_decomposition : All parts of the Brier score.
 
     Examples
     --------

@@ -21,7 +21,15 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and the interval around it."""
+    """An estimate with its interval.
+
+    Attributes
+    ----------
+    estimate : float
+        The estimate.
+    low, high : float
+        The ends of the interval.
+    """
 
     estimate: float
     low: float
@@ -112,12 +120,20 @@ def calibration_interval(
 
     Parameters
     ----------
-    class_index, proba, kind, n_bins, sample_weight
-        See `calibration_error`.
+    class_index : array-like of int, shape (n,)
+        True classes.
+    proba : array-like of shape (n, K)
+        Class probabilities.
+    kind : str
+        The kind of calibration, see `calibration_error`.
+    n_bins : int or None
+        The number of bins, see `calibration_error`.
     level : float
-        How often such intervals should hold the truth, at least.
+        The least coverage of the interval.
     n_resamples : int
-        How often to draw rows, and labels.
+        The number of draws of rows, and of labels.
+    sample_weight : array-like of shape (n,) or None
+        Row weights.
     random_state : int, RandomState instance or None
         For the draws; None is the same as 0.
 

@@ -109,7 +109,21 @@ def brier_score(class_index: Array, proba: Array, *, sample_weight: Array | None
 def class_loss(class_index: ArrayLike, proba: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
     """Return the share of rows whose true class does not have the largest probability (Bravo et al. 2010, §4.3).
 
-    Of classes that share the largest probability the first has it, as in the estimators' labels.
+    Ties go to the first class, as in the estimators' labels.
+
+    Parameters
+    ----------
+    class_index : array-like of int, shape (n,)
+        True classes.
+    proba : array-like of shape (n, K)
+        Class probabilities.
+    sample_weight : array-like of shape (n,) or None
+        Row weights.
+
+    Returns
+    -------
+    loss : float
+        From 0 to 1.
 
     Examples
     --------

@@ -64,7 +64,18 @@ class SearchSettings:
             raise ValueError(f"the path of smaller C must begin with 1.0, not {self.smaller!r}")
 
     def budget(self, final: float) -> float:
-        """Return the operations of a stage, given those of the final fit."""
+        """Return the budget of a stage.
+
+        Parameters
+        ----------
+        final : float
+            The floating-point operations of the final fit.
+
+        Returns
+        -------
+        float
+            In floating-point operations.
+        """
         return max(self.operations, self.relative * final)
 
 

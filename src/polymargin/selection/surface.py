@@ -104,7 +104,18 @@ class CrossValidation:
         return self.scores[np.arange(v.size), v, g, c]
 
     def to_table(self, chooser: int = 0) -> dict[str, Array]:
-        """Return one chooser's surface as `GridSearchCV.cv_results_` has it, one entry per point of the grid."""
+        """Return one chooser's scores in the format of `GridSearchCV.cv_results_`.
+
+        Parameters
+        ----------
+        chooser : int
+            The machine, where each has its own parameters; 0 otherwise.
+
+        Returns
+        -------
+        dict of str to ndarray
+            One entry per point of the grid.
+        """
         v, g, c = (index.ravel() for index in np.indices(self.scores.shape[1:]))
         folds = self.fold_scores[:, chooser].reshape(len(self.fold_scores), -1)
         mean = self.scores[chooser].ravel()
