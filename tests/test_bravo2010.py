@@ -368,7 +368,7 @@ def test_figure_without_matplotlib_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = runner.invoke(app, ["reproduce", "bravo2010", "--figure", "1", "--results", str(tmp_path)])
     assert result.exit_code == 1
-    assert "pip install" in result.stderr
+    assert "install polymargin with its plot extra" in result.stderr
 
 
 def test_command_knows_the_paper(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pandas", reason="pip install 'polymargin[tables]'")
+pytest.importorskip("pandas", reason="install polymargin with its tables extra")
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")

@@ -19,9 +19,9 @@ from polymargin import LSSVMClassifier, SVMClassifier
 from polymargin.cli import app
 from polymargin.tables import preparation
 
-onnxruntime = pytest.importorskip("onnxruntime", reason="needs pip install 'polymargin[onnx]'")
-pytest.importorskip("skl2onnx", reason="needs pip install 'polymargin[onnx]'")
-pytest.importorskip("skops", reason="needs pip install 'polymargin[persist]'")
+onnxruntime = pytest.importorskip("onnxruntime", reason="install polymargin with its onnx extra")
+pytest.importorskip("skl2onnx", reason="install polymargin with its onnx extra")
+pytest.importorskip("skops", reason="install polymargin with its persist extra")
 from polymargin.onnx import initial_types, to_onnx  # noqa: E402
 
 FIXED = {"C": 5.0, "gamma": 0.1, "kernel": "rbf", "selection": None}

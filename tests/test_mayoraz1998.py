@@ -174,4 +174,4 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, tmp_pa
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = runner.invoke(app, ["reproduce", "mayoraz1998", "--figure", "1", "--results", str(tmp_path)])
     assert result.exit_code == 1
-    assert "pip install 'polymargin[plot]'" in result.stderr
+    assert "install polymargin with its plot extra" in result.stderr

@@ -38,8 +38,8 @@ from polymargin.datasets import make_r4
 from polymargin.decoders import DECODERS
 from polymargin.kernels import Polynomial
 
-onnxruntime = pytest.importorskip("onnxruntime", reason="needs pip install 'polymargin[onnx]'")
-skl2onnx = pytest.importorskip("skl2onnx", reason="needs pip install 'polymargin[onnx]'")
+onnxruntime = pytest.importorskip("onnxruntime", reason="install polymargin with its onnx extra")
+skl2onnx = pytest.importorskip("skl2onnx", reason="install polymargin with its onnx extra")
 import polymargin.onnx  # noqa: E402
 
 LIMIT = {np.float32: 1e-5, np.float64: 1e-9}
@@ -445,7 +445,7 @@ sys.modules["skl2onnx"] = None
 import polymargin.onnx
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "pip install 'polymargin[onnx]'" in done.stderr.splitlines()[-1]
+    assert "install polymargin with its onnx extra" in done.stderr.splitlines()[-1]
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from polymargin.machines.lssvm import group_grams
 from polymargin.selection import CrossValidation, leave_one_out
 from polymargin.selection.settings import SearchSettings
 
-matplotlib = pytest.importorskip("matplotlib", reason="pip install 'polymargin[plot]'")
+matplotlib = pytest.importorskip("matplotlib", reason="install polymargin with its plot extra")
 matplotlib.use("Agg")
 
 from matplotlib import pyplot  # noqa: E402
@@ -532,7 +532,7 @@ def test_regions_say_what_is_wrong(model, data):
 
 def test_without_matplotlib_the_message_says_what_to_install(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install 'polymargin\[plot\]'"):
+    with pytest.raises(ImportError, match=r"install polymargin with its plot extra"):
         CodebookDisplay.from_estimator(model)
 
 

@@ -338,5 +338,5 @@ def test_a_missing_library_names_the_extra(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("polymargin.report")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(ImportError, match=r"pip install 'polymargin\[report\]'"):
+    with pytest.raises(ImportError, match=r"install polymargin with its report extra"):
         __import__("polymargin.report")

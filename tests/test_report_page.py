@@ -37,7 +37,7 @@ def browser():
         could = os.environ.get("CI") == "true" and shutil.which("apt-get") and os.geteuid() == 0
         (pytest.fail if could else pytest.skip)("there is no chromium; tools/install-chromium.sh installs it")
     api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is missing: pip install 'polymargin[test]'"
+        "playwright.sync_api", reason="playwright is missing: install polymargin with its test extra"
     )
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)

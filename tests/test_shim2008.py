@@ -181,7 +181,7 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch, tmp_pa
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = runner.invoke(app, ["reproduce", "shim2008", "--figure", "5.1", "--results", str(tmp_path)])
     assert result.exit_code == 1
-    assert "pip install 'polymargin[plot]'" in result.stderr
+    assert "install polymargin with its plot extra" in result.stderr
 
 
 def test_command_lists_the_tables():

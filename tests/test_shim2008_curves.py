@@ -95,5 +95,5 @@ def test_plot(bandwidth):
 
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install 'polymargin\[plot\]'"):
+    with pytest.raises(ImportError, match=r"install polymargin with its plot extra"):
         leave_one_out_curves(X, Y, gammas=GAMMAS).plot()

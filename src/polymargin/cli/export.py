@@ -100,7 +100,7 @@ def _checked(fitted: Any, converted: ModelProto) -> Agreement | None:
     try:
         agreement = check(fitted, converted)
     except ImportError as error:
-        note(f"the file is not checked ({error}): pip install 'polymargin[onnx,tables]'")
+        note(f"the file is not checked ({error}): install polymargin with its onnx and tables extras")
         return None
     if agreement.largest_difference > _DIFFERENT:
         fail(f"the converted model differs by {agreement.largest_difference:.1e}; nothing was written")

@@ -17,7 +17,7 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
     """Read a CSV file with a header row, or a Parquet file; a column is numeric if all its values are, else nominal.
 
     Fields of a CSV file are separated by commas, semicolons or tabs, as the header shows. Needs pandas and pyarrow:
-    ``pip install 'polymargin[tables]'``.
+    install polymargin with its tables extra.
 
     Parameters
     ----------

@@ -16,7 +16,9 @@ try:
     import onnx  # noqa: F401
     import skl2onnx  # noqa: F401
 except ImportError as error:
-    raise ImportError(f"ONNX models need more packages ({error}): pip install 'polymargin[onnx]'") from error
+    raise ImportError(
+        f"ONNX models need more packages ({error}): install polymargin with its onnx extra"
+    ) from error
 
 from polymargin.onnx.check import Agreement, check
 from polymargin.onnx.convert import initial_types, to_onnx

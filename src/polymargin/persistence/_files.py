@@ -33,7 +33,7 @@ def save(model: Any, path: str | os.PathLike[str], summary: Mapping[str, Any] | 
     The model may be any estimator of polymargin, alone or in a scikit-learn pipeline. What comes back predicts the
     same, bit for bit. The file is there completely or not at all: a failure leaves an older file of this name as it
     was. ``loo_log_loss_``, which the file tells, is computed now if nobody has asked for it yet. Needs skops:
-    ``pip install 'polymargin[persist]'``.
+    install polymargin with its persist extra.
 
     Parameters
     ----------
@@ -241,4 +241,4 @@ def _skops() -> Any:
     try:
         return importlib.import_module("skops.io")
     except ImportError as error:
-        raise ImportError("model files need skops: pip install 'polymargin[persist]'") from error
+        raise ImportError("model files need skops: install polymargin with its persist extra") from error

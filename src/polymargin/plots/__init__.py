@@ -1,6 +1,6 @@
 """Plots for notebooks, in scikit-learn's manner: displays with `from_estimator`, `plot`, ``ax_`` and ``figure_``.
 
-They need matplotlib, ``pip install 'polymargin[plot]'``, when they draw, not before.
+They need matplotlib: install polymargin with its plot extra; it is imported when they draw.
 """
 
 from polymargin.plots.codebook import CodebookDisplay

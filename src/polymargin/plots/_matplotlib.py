@@ -17,7 +17,7 @@ def matplotlib_part(name: str) -> Any:
         return import_module(f"matplotlib.{name}")
     except ImportError as error:
         raise ImportError(
-            "plots need matplotlib, which is not installed: pip install 'polymargin[plot]'"
+            "plots need matplotlib, which is not installed: install polymargin with its plot extra"
         ) from error
 
 

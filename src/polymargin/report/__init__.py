@@ -3,7 +3,7 @@
 `fit_summary` and `compare_summary` return dictionaries of lists, numbers and strings; `write_page` turns either into
 a page through templates that escape everything.
 
-Needs jinja2 and plotly: ``pip install 'polymargin[report]'``.
+Needs jinja2 and plotly: install polymargin with its report extra.
 """
 
 try:
@@ -11,7 +11,7 @@ try:
     import plotly  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f"reports need jinja2 and plotly, and {error.name} is not installed: pip install 'polymargin[report]'"
+        f"reports need jinja2 and plotly, and {error.name} is not installed: install polymargin with its report extra"
     ) from error
 
 from polymargin.report.page import write_page

@@ -8,7 +8,7 @@ A file is read in batches and may be larger than memory. `scan_table` looks at e
 type, so that a type never changes half-way; `read_examples` then takes all rows, or a sample in which every class is
 present. `TableReader` gives a fitted model the columns it was fitted on, batch by batch.
 
-Needs pandas and pyarrow: ``pip install 'polymargin[tables]'``.
+Needs pandas and pyarrow: install polymargin with its tables extra.
 """
 
 try:
@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise ImportError(
         f"tables in files need pandas and pyarrow, and {error.name} is not installed: "
-        "pip install 'polymargin[tables]'"
+        "install polymargin with its tables extra"
     ) from error
 
 from polymargin.tables._cells import Kind
