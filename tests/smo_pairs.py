@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from polymargin.solvers.smo import DEFAULT_BUDGET, Solution
 from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies_path
-from polymargin.solvers.smo_expansion import Expansion
+from polymargin.solvers.smo_expansion import KernelExpansion
 from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram
 
 Array = NDArray[np.float64]
@@ -52,7 +52,7 @@ class PairwiseMachines:
     source: GramSource
     problems: list[Dichotomy]
     solutions: list[Solution]
-    expansion: Expansion
+    expansion: KernelExpansion
 
     def decision_values(self, X: ArrayLike, n_threads: int = 1) -> Array:
         """Return all pairwise decision values of new rows, shape (m, n_classes (n_classes − 1)/2)."""
@@ -129,6 +129,8 @@ def solve_one_vs_one_path(
     path = solve_dichotomies_path(source, problems, scales, tol=tol, max_iter=max_iter, n_threads=n_threads,
                                   budget=budget)  # fmt: skip
     return [
-        PairwiseMachines(source, problems, solutions, Expansion.join(source.n_rows, problems, solutions))
+        PairwiseMachines(
+            source, problems, solutions, KernelExpansion.join(source.n_rows, problems, solutions)
+        )
         for solutions in path
     ]

@@ -138,7 +138,7 @@ def test_the_chosen_ridge_is_the_best_of_all_allowed(seed, floor, monkeypatch):
 def test_the_noise_floor_is_a_parameter():
     X, y = separable()
     level = level_two(naive.kernel_matrix("rbf", X, X, gamma=0.4), y)
-    members, scale = [(level, np.array([0]))], level.centring.lift
+    members, scale = [(level, np.array([0]))], level.centring.bias_eigenvalue
     # On separable rows the floor is binding, whatever it is; without one the ridge goes to what the digits allow.
     for floor in (0.5, 0.25, 0.1, 1e-3):
         assert_allclose(evidence.best_ridge(members, floor), floor * scale, rtol=1e-6)

@@ -12,7 +12,7 @@ from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Linear, Polynomial
 from polymargin.machines import TrainingRows, fit_lssvm_bank, lssvm
 from polymargin.selection.press import press, press_of_features
-from polymargin.selection.samples import Part, Samples
+from polymargin.selection.samples import SampledGroup, Samples
 from polymargin.solvers.thin import ThinMatrix
 
 X, Y = blobs(n=60, K=3, seed=4)
@@ -123,8 +123,8 @@ def test_stacks_of_features_cost_what_stacks_of_matrices_do(name, criterion, mas
         targets = random.normal(size=(weights.size, width))
         counted = random.random(targets.shape) < 0.6 if masked else None
         matrix = ThinMatrix(features, weights)
-        by_features.append(Part(matrix, weights, targets, counted))
-        by_matrices.append(Part(kernel.base(X[rows]), weights, targets, counted))
+        by_features.append(SampledGroup(matrix, weights, targets, counted))
+        by_matrices.append(SampledGroup(kernel.base(X[rows]), weights, targets, counted))
     thin, whole = Samples(kernel, by_features), Samples(kernel, by_matrices)
     for ridge in (0.01, 0.4, 30.0):
         costs = thin.path(criterion, 0.3, ridge).costs

@@ -184,7 +184,7 @@ def problem(kernel, seed=0, n=60, K=3, book=None, weights=None, criterion="loo",
 
 def cost_of(groups, pool, criterion, gamma, ridges):
     """The criterion of a pool per unit of weight and column, from all rows, by `Samples` (tested by themselves)."""
-    samples = Samples(groups[0].kernel, [group.part(1.0, 1, by_features=False) for group in groups])
+    samples = Samples(groups[0].kernel, [group.sample(1.0, 1, by_features=False) for group in groups])
     costs = np.array(
         [samples.path(criterion, gamma, float(ridge)).costs[0] for ridge in np.atleast_1d(ridges)]
     )
@@ -193,7 +193,7 @@ def cost_of(groups, pool, criterion, gamma, ridges):
 
 
 def least_of_ridges(groups, pool, criterion, gamma):
-    samples = Samples(groups[0].kernel, [group.part(1.0, 1, by_features=False) for group in groups])
+    samples = Samples(groups[0].kernel, [group.sample(1.0, 1, by_features=False) for group in groups])
     mask = np.zeros((len(groups), samples.n_columns))
     for number, columns in pool:
         mask[number, columns] = 1.0
@@ -380,8 +380,8 @@ def test_a_tiny_budget_looks_at_few_rows_of_every_class():
         def __getattr__(self, name):
             return getattr(self.group, name)
 
-        def part(self, *args):
-            part = self.group.part(*args)
+        def sample(self, *args):
+            part = self.group.sample(*args)
             sizes.append(part.weights.size)
             return part
 

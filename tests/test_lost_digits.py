@@ -165,7 +165,7 @@ def test_the_traces(weights):
     K = X @ X.T + np.exp(-np.abs(X[:, :1] - X[:, 0]))
     centring, A = centre(K.copy(), weights)
     assert_allclose(centring.trace, weights @ np.diagonal(K))
-    assert_allclose(centring.centred_trace, np.trace(A) - centring.lift)
+    assert_allclose(centring.centred_trace, np.trace(A) - centring.bias_eigenvalue)
 
 
 def test_of_groups_of_rows_the_worst_is_told():

@@ -292,10 +292,12 @@ def test_centring_is_the_gram_matrix_of_centred_features(name, weighting):
     projector = np.eye(len(X)) - np.outer(np.ones(len(X)), s / s.sum())
     q = np.sqrt(s / s.sum())
     expected = np.sqrt(np.outer(s, s)) * (projector @ K @ projector.T)
-    assert_allclose(A - centring.lift * np.outer(q, q), expected, atol=1e-10 * np.abs(expected).max())
-    assert_allclose(A @ q, centring.lift * q, atol=1e-10 * np.abs(A).max())
+    assert_allclose(
+        A - centring.bias_eigenvalue * np.outer(q, q), expected, atol=1e-10 * np.abs(expected).max()
+    )
+    assert_allclose(A @ q, centring.bias_eigenvalue * q, atol=1e-10 * np.abs(A).max())
     assert A.flags.f_contiguous
-    assert centring.lift > 0
+    assert centring.bias_eigenvalue > 0
 
 
 @every_kernel

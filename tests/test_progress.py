@@ -155,7 +155,7 @@ def test_kernels(book, shared, problem):
     kernels, machines = recorder.of("inferring C and gamma"), recorder.of("machines")
     assert machines[-1].total == book.n_columns
     n_pools = 1 if shared else book.n_columns
-    assert kernels[0].total == n_pools * evidence.KERNELS
+    assert kernels[0].total == n_pools * evidence.N_KERNELS
     groups = len(book.row_groups)
     assert kernels[0].unit == ("kernels × 6 groups" if shared and groups == 6 else "kernels")
     if shared:
@@ -171,7 +171,7 @@ def test_kernels_beyond_the_range():
     rows = TrainingRows(resolve_kernel("rbf"), X, np.repeat(y, 2), np.ones(120))
     recorder = Recorder()
     fit_lssvm_bank(rows, one_vs_one(2), C=None, gamma=None, progress=recorder)
-    assert recorder.of("inferring C and gamma")[-1].total > evidence.KERNELS
+    assert recorder.of("inferring C and gamma")[-1].total > evidence.N_KERNELS
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_kernels_beyond_the_range():
     [
         ("rbf", None, 0.3, ["inferring C", "machines"], 1),
         ("linear", None, None, ["inferring C", "machines"], 1),
-        ("rbf", 1.0, None, ["inferring gamma", "machines"], evidence.KERNELS),
+        ("rbf", 1.0, None, ["inferring gamma", "machines"], evidence.N_KERNELS),
         ("rbf", 1.0, 0.3, ["machines"], None),
     ],
 )

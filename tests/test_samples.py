@@ -10,7 +10,7 @@ from polymargin.codebooks import minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
 from polymargin.machines import TrainingRows, Workspace
 from polymargin.machines.lssvm import group_grams
-from polymargin.selection.samples import RIDGE_LIMITS, GroupedSamples, Part, Samples
+from polymargin.selection.samples import RIDGE_LIMITS, GroupedSamples, SampledGroup, Samples
 from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.thin import ThinMatrix
 
@@ -62,7 +62,7 @@ def stack(name, masked):
     ):
         targets, weights = TARGETS[rows, :width], WEIGHTS[weighting][rows]
         counted = random.random(targets.shape) < 0.6 if masked else None
-        parts.append(Part(kernel.base(X[rows]), weights, targets, counted))
+        parts.append(SampledGroup(kernel.base(X[rows]), weights, targets, counted))
         plain.append((X[rows], weights, targets, counted))
     return kernel, parts, plain
 
@@ -96,8 +96,8 @@ def test_the_path_goes_through_what_single_ridges_give(criterion):
     assert_allclose(path.costs[some], again, rtol=1e-8)
     for number, part in enumerate(parts):
         assert_allclose(path.magnitudes[number], part.weights.sum(), rtol=1e-12)  # of K(x, x) = 1
-        assert path.log_ridges[0] <= np.log(2 * RIDGE_LIMITS[0] * path.lifts[number])
-        assert path.log_ridges[-1] >= np.log(RIDGE_LIMITS[1] * path.lifts[number]) - 1e-9
+        assert path.log_ridges[0] <= np.log(2 * RIDGE_LIMITS[0] * path.bias_eigenvalues[number])
+        assert path.log_ridges[-1] >= np.log(RIDGE_LIMITS[1] * path.bias_eigenvalues[number]) - 1e-9
 
 
 @pytest.mark.parametrize("weighting", WEIGHTS)
@@ -107,7 +107,9 @@ def test_a_row_that_stands_for_copies_is_all_of_them(criterion, weighting):
     copies = np.random.default_rng(5).integers(1, 4, 24)
     each = np.repeat(np.arange(24), copies)
     of_one = WEIGHTS[weighting]
-    together = Samples(RBF(), [Part(RBF().base(X), of_one * copies, TARGETS, None, copies.astype(float))])
+    together = Samples(
+        RBF(), [SampledGroup(RBF().base(X), of_one * copies, TARGETS, None, copies.astype(float))]
+    )
     costs = costs_of(together, criterion, 0.3)[:, 0]
     for place, ridge in enumerate(RIDGES):
         expected = expected_cost(criterion, gram("rbf", 0.3, X[each]), TARGETS[each], ridge, of_one[each])
@@ -120,8 +122,8 @@ def test_features_give_what_the_kernel_matrix_gives(criterion):
     features = kernel.features(X)
     copies = np.random.default_rng(5).integers(1, 4, 24).astype(float)
     for weights, repeated in ((WEIGHTS["any"], None), (copies * WEIGHTS["any"], copies)):
-        thin = Part(ThinMatrix(features, weights), weights, TARGETS, None, repeated)
-        whole = Part(kernel.base(X), weights, TARGETS, None, repeated)
+        thin = SampledGroup(ThinMatrix(features, weights), weights, TARGETS, None, repeated)
+        whole = SampledGroup(kernel.base(X), weights, TARGETS, None, repeated)
         found, expected = (costs_of(Samples(kernel, [part]), criterion, 0.3) for part in (thin, whole))
         assert_allclose(found, expected, rtol=1e-6)
 
@@ -129,8 +131,8 @@ def test_features_give_what_the_kernel_matrix_gives(criterion):
 @CRITERIA
 def test_weights_times_c_with_the_ridge_times_c_are_costs_times_c(criterion):
     weights = WEIGHTS["any"]
-    one = Samples(RBF(), [Part(RBF().base(X), weights, TARGETS)])
-    other = Samples(RBF(), [Part(RBF().base(X), 5.0 * weights, TARGETS)])
+    one = Samples(RBF(), [SampledGroup(RBF().base(X), weights, TARGETS)])
+    other = Samples(RBF(), [SampledGroup(RBF().base(X), 5.0 * weights, TARGETS)])
     assert_allclose(
         costs_of(other, criterion, 0.3, 5.0 * RIDGES), 5.0 * costs_of(one, criterion, 0.3), rtol=1e-9
     )
@@ -143,7 +145,9 @@ def test_groups_are_left_out_together_along_the_path(name, weighting):
     parts, plain = [], []
     for rows, width, seed in ((slice(0, 24), 3, 0), (slice(4, 17), 1, 1)):
         groups = np.random.default_rng(seed).integers(0, 7, len(X[rows]))
-        part = Part(kernel.base(X[rows]), weights[rows], TARGETS[rows, :width], left_out=LeftOut.of(groups))
+        part = SampledGroup(
+            kernel.base(X[rows]), weights[rows], TARGETS[rows, :width], left_out=LeftOut.of(groups)
+        )
         parts.append(part)
         plain.append((X[rows], weights[rows], TARGETS[rows, :width], groups))
     samples = GroupedSamples(kernel, parts)
@@ -155,12 +159,12 @@ def test_groups_are_left_out_together_along_the_path(name, weighting):
             assert_allclose(costs[place, number, :width], expected, rtol=1e-6)
         assert_array_equal(costs[:, number, width:], 0.0)
     path, plain_path = samples.path("loo", 0.3), Samples(kernel, parts).path("loo", 0.3)
-    assert_allclose(path.lifts, plain_path.lifts, rtol=1e-9)
+    assert_allclose(path.bias_eigenvalues, plain_path.bias_eigenvalues, rtol=1e-9)
     assert_allclose(path.magnitudes, plain_path.magnitudes, rtol=1e-9)
 
 
 def test_groups_of_one_row_are_rows():
-    part = Part(RBF().base(X), WEIGHTS["any"], TARGETS)
+    part = SampledGroup(RBF().base(X), WEIGHTS["any"], TARGETS)
     grouped = GroupedSamples(RBF(), [part._replace(left_out=LeftOut.of(np.arange(24)))])
     single = Samples(RBF(), [part])
     assert_allclose(costs_of(grouped, "loo", 0.3), costs_of(single, "loo", 0.3), rtol=1e-8)
@@ -169,7 +173,7 @@ def test_groups_of_one_row_are_rows():
 def test_gcv_of_one_vs_all_counts_the_column_of_a_rows_own_class():
     data = TrainingRows(RBF(), X, Y, WEIGHTS["any"])
     (group,) = group_grams(Workspace(data), one_vs_all(3), "gcv")
-    targets, part = group.targets, group.part(1.0, 1, False)
+    targets, part = group.targets, group.sample(1.0, 1, False)
     assert_array_equal(part.counted, Y[:, None] == np.arange(3))
     costs = costs_of(Samples(RBF(), [part]), "gcv", 0.3, [0.2])
     K, H = gram("rbf", 0.3), naive.hat_matrix(gram("rbf", 0.3), 5.0, data.weights)
@@ -189,7 +193,7 @@ def test_a_kernel_matrix_that_overflows_is_refused():
     with np.errstate(over="ignore"):
         base = np.minimum(kernel.base(rows), 1e300)
     with pytest.raises(ValueError, match="StandardScaler"):
-        Samples(kernel, [Part(base, np.ones(24), TARGETS)]).path("loo", 1.0, 1.0)
+        Samples(kernel, [SampledGroup(base, np.ones(24), TARGETS)]).path("loo", 1.0, 1.0)
 
 
 # Samples of rows -------------------------------------------------------------------------------------------
@@ -203,7 +207,7 @@ def test_a_part_holds_equal_rows_once(weighted):
     weights = np.random.default_rng(2).choice([1.0, 2.0], each.size) if weighted else np.ones(each.size)
     data = TrainingRows(RBF(), X[each], Y[each], weights)
     for group in group_grams(Workspace(data), one_vs_one(3), "loo"):
-        part = group.part(1.0, 1, False)
+        part = group.sample(1.0, 1, False)
         rows = each[group.rows]
         keys = {(row, weight) for row, weight in zip(rows, weights[group.rows], strict=True)}
         assert part.weights.size == len(keys) < rows.size
@@ -221,7 +225,7 @@ def test_a_part_of_some_rows_is_the_deals_sample():
     data = TrainingRows(RBF(), rows, y, np.ones(90))
     chosen = data.deal.sample(0.3, 4)
     for group in group_grams(Workspace(data), one_vs_one(3), "loo"):
-        part = group.part(0.3, 4, False)
+        part = group.sample(0.3, 4, False)
         own = np.intersect1d(group.rows, chosen)
         assert part.copies is None
         assert_allclose(np.sort(part.base, axis=None), np.sort(RBF().base(rows[own]), axis=None), atol=1e-12)
@@ -237,7 +241,7 @@ def test_a_part_of_groups_has_some_rows_of_every_group_that_stand_for_all():
     data = TrainingRows(RBF(), rows, y, np.ones(90), groups=number)
     (group,) = group_grams(Workspace(data), one_vs_all(3), "loo")
     for share in (0.5, 1.0):
-        part = group.part(share, 2, False)
+        part = group.sample(share, 2, False)
         sizes = sorted(size for block in part.left_out.blocks for size in [block.shape[1]] * len(block))
         assert sizes == sorted(np.ceil(share * totals).astype(int).tolist())
         weights = sorted(w for block in part.left_out.blocks for w in part.weights[block].sum(axis=1))
@@ -248,7 +252,7 @@ def test_where_not_every_group_can_have_a_row_some_groups_have_one():
     rows, y = blobs(n=90, K=3, seed=2)
     data = TrainingRows(RBF(), rows, y, np.ones(90), groups=np.arange(90) // 2)
     (group,) = group_grams(Workspace(data), one_vs_all(3), "loo")
-    part = group.part(0.2, 2, False)
+    part = group.sample(0.2, 2, False)
     assert 10 < part.weights.size < 35
     assert part.left_out.single
     assert_allclose(part.weights, 2.0)
@@ -269,8 +273,8 @@ def test_the_ridge_goes_as_far_as_its_limits():
         (exact, 3e-7, 3e-7),
         (noise, least, largest),
     ):
-        samples = Samples(Linear(), [Part(Linear().base(rows), np.ones(60), targets)], least_ridge)
-        scale = float(samples.path("loo", 1.0).lifts[0])
+        samples = Samples(Linear(), [SampledGroup(Linear().base(rows), np.ones(60), targets)], least_ridge)
+        scale = float(samples.path("loo", 1.0).bias_eigenvalues[0])
         ridge, cost = samples.best_ridge("loo", 1.0, np.ones((1, 1)), None)
         grid = scale * np.geomspace(least_ridge, largest, 60)
         assert_allclose(ridge / scale, expected, rtol=1e-6)
@@ -279,7 +283,7 @@ def test_the_ridge_goes_as_far_as_its_limits():
 
 def test_a_ridge_inside_the_range_is_the_minimum():
     targets = 3.0 * np.eye(3)[Y] + TARGETS
-    samples = Samples(RBF(), [Part(RBF().base(X), np.ones(24), targets)])
+    samples = Samples(RBF(), [SampledGroup(RBF().base(X), np.ones(24), targets)])
     mask = np.array([[1.0, 0.0, 1.0]])
     for criterion in ("loo", "gcv"):
         ridge, cost = samples.best_ridge(criterion, 0.1, mask, None)

@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 from polymargin.solvers._smo_rows import load_row
 from polymargin.solvers.smo import DenseGram, LazyGram, Solution, solve, solve_path
 from polymargin.solvers.smo_dichotomies import Dichotomy, _plan, solve_dichotomies, solve_dichotomies_path
-from polymargin.solvers.smo_expansion import Expansion
+from polymargin.solvers.smo_expansion import KernelExpansion
 from polymargin.solvers.smo_gram import RowPool, SharedGram
 from polymargin.solvers.status import Status
 from smo_pairs import one_vs_one, solve_one_vs_one, solve_one_vs_one_path
@@ -433,7 +433,7 @@ def test_a_codebook_with_any_rows(wine):
         Dichotomy([1, -1, -1], [1.0, 2.0, 3.0], few, [1.0, 0.5, 0.5]),
     ]
     solutions = solve_dichotomies(K, problems, tol=1e-6)
-    expansion = Expansion.join(y.size, problems, solutions)
+    expansion = KernelExpansion.join(y.size, problems, solutions)
     values = expansion.evaluate(K)
     for column, (problem, solution) in enumerate(zip(problems, solutions, strict=True)):
         rows = np.arange(y.size) if problem.rows is None else problem.rows
@@ -464,7 +464,7 @@ def test_decision_values_do_not_depend_on_threads(wine):
     X, y = wine
     source = LazyGram(X, gamma=0.05)
     problems = one_vs_one(y, 3)
-    expansion = Expansion.join(y.size, problems, solve_dichotomies(source, problems))
+    expansion = KernelExpansion.join(y.size, problems, solve_dichotomies(source, problems))
     new = np.repeat(X, 4, axis=0)
     one, two = (expansion.decision_values(source, new, n_threads=k) for k in (1, 2))
     assert np.array_equal(one, two)

@@ -25,7 +25,7 @@ from polymargin.decoders.softmax import choose_ridge
 from polymargin.outputs import Outputs
 from polymargin.solvers._softmax_steps import NewtonSteps
 from polymargin.solvers.platt import fit_sigmoids
-from polymargin.solvers.softmax import few_features, fit_softmax, mean_fit, smooth_targets
+from polymargin.solvers.softmax import fit_softmax, mean_fit, reduced_features, smooth_targets
 from polymargin.solvers.softmax_hidden import _Network
 
 
@@ -108,8 +108,8 @@ def test_more_outputs_than_rows_are_rotated_away(hidden, monkeypatch):
     book = one_vs_one(7)
     outputs = outputs_of(book, index)
     short = Softmax(hidden, ridge=0.5).fit(book, outputs, index)
-    monkeypatch.setattr("polymargin.decoders.softmax.few_features", lambda X: (X, np.eye(X.shape[1])))
-    monkeypatch.setattr("polymargin.solvers.softmax.few_features", lambda X: (X, np.eye(X.shape[1])))
+    monkeypatch.setattr("polymargin.decoders.softmax.reduced_features", lambda X: (X, np.eye(X.shape[1])))
+    monkeypatch.setattr("polymargin.solvers.softmax.reduced_features", lambda X: (X, np.eye(X.shape[1])))
     long = Softmax(hidden, ridge=0.5).fit(book, outputs, index)
     np.testing.assert_allclose(short.beta_, long.beta_, atol=1e-5)
     np.testing.assert_allclose(short.log_proba(outputs), long.log_proba(outputs), atol=1e-5)
@@ -435,7 +435,7 @@ def test_an_offset_is_added_to_the_logits_and_not_part_of_the_fit(anchored):
 def test_few_features_have_no_direction_of_rounding():
     X = np.random.default_rng(0).normal(size=(20, 50))
     X -= X.mean(axis=0)
-    Y, V = few_features(X)
+    Y, V = reduced_features(X)
     assert Y.shape == (20, 19)
     np.testing.assert_allclose(Y @ V.T, X, atol=1e-12)
     np.testing.assert_allclose(V.T @ V, np.eye(19), atol=1e-12)

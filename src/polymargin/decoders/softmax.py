@@ -15,9 +15,9 @@ from polymargin.outputs import Outputs
 from polymargin.solvers.parabola import vertex
 from polymargin.solvers.softmax import (
     SoftmaxFit,
-    few_features,
     fit_softmax,
     log_softmax,
+    reduced_features,
     smooth_targets,
 )
 from polymargin.solvers.softmax_hidden import fit_hidden, train_epochs
@@ -198,7 +198,7 @@ class Softmax(ProbabilisticDecoder):
         mean, spread = _moments(margins, weights)
         features, back = (margins - mean) / spread, None
         if margins.shape[1] > margins.shape[0]:
-            features, back = few_features(features)
+            features, back = reduced_features(features)
         targets = _targets(class_index, codebook.n_classes, weights, self.smoothing)
         self.ridge_path_: dict[float, float] | None = None
         if self.ridge is None:

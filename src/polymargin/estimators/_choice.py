@@ -213,21 +213,21 @@ def choose(
         return Choice(bank, None, [], data.class_index.size)
     trainer = replace(trainer, sample=_sample(data, codebook, plan, len(kernels) + len(path) - 1))
     n_jobs = 1 if data.class_index.size > FEW_ROWS else min(count_jobs(n_jobs), len(kernels))
-    judgements = Parallel(n_jobs=n_jobs, prefer="threads")(
+    evaluations = Parallel(n_jobs=n_jobs, prefer="threads")(
         delayed(_proposal)(trainer, kernel, decoder, progress if n_jobs == 1 else None) for kernel in kernels
     )
     # What comes from another process has a copy of the kernel.
     compared = [
         Candidate(kernel, each.C, each.gamma, 1.0, each.loss)
-        for kernel, each in zip(kernels, judgements, strict=True)
+        for kernel, each in zip(kernels, evaluations, strict=True)
     ]
-    chosen, judgement = min(zip(compared, judgements, strict=True), key=lambda pair: pair[0].loss)
+    chosen, evaluation = min(zip(compared, evaluations, strict=True), key=lambda pair: pair[0].loss)
     kernel, proposed = chosen.kernel, chosen.C
     for smaller in path[1:]:
         bank = trainer.bank(kernel, proposed / smaller, chosen.gamma)
-        before, judgement = judgement, _judge(bank, decoder)
-        compared.append(Candidate(kernel, bank.C, bank.gamma, smaller, judgement.loss))
-        if not judgement.clearly_better(before, plan.settings.significance):
+        before, evaluation = evaluation, _evaluated(bank, decoder)
+        compared.append(Candidate(kernel, bank.C, bank.gamma, smaller, evaluation.loss))
+        if not evaluation.significantly_better(before, plan.settings.significance):
             break  # and a still smaller C would be worse again
         chosen = compared[-1]
     for other in kernels:
@@ -333,9 +333,9 @@ class _Trainer:
         return self.bank(kernel, C, gamma)
 
 
-def _proposal(trainer: _Trainer, kernel: Kernel, decoder: Decoder, progress: Progress | None) -> Judgement:
+def _proposal(trainer: _Trainer, kernel: Kernel, decoder: Decoder, progress: Progress | None) -> Evaluation:
     """Judge a kernel with the parameters that PRESS proposes for it."""
-    return _judge(trainer.proposed(kernel, progress), decoder)
+    return _evaluated(trainer.proposed(kernel, progress), decoder)
 
 
 def _sample(data: TrainingRows, codebook: Codebook, plan: Plan, n_candidates: int) -> Array | None:
@@ -352,7 +352,7 @@ def _sample(data: TrainingRows, codebook: Codebook, plan: Plan, n_candidates: in
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Evaluation:
     """How machines were judged: by log-probabilities of rows that were not learned from, if the decoder has them.
 
     Attributes
@@ -378,7 +378,7 @@ class Judgement:
         """The loss of every row, shape (n,)."""
         return -self.log_proba[np.arange(self.rows.class_index.size), self.rows.class_index]
 
-    def clearly_better(self, other: Judgement, significance: float) -> bool:
+    def significantly_better(self, other: Evaluation, significance: float) -> bool:
         """Tell whether the loss is lower by more than so many standard errors of the difference."""
         weights = self.rows.weights
         assert weights is not None
@@ -387,16 +387,16 @@ class Judgement:
         return mean > significance * float(np.sqrt(weights @ np.square(gains - mean)) / weights.sum())
 
 
-def _judge(bank: LSSVMBank, decoder: Decoder) -> Judgement:
+def _evaluated(bank: LSSVMBank, decoder: Decoder) -> Evaluation:
     """Judge by the decoder's cross-fitted log-loss, or by the machines' squared error if it has none."""
     if not _comparable(decoder):
         nothing = DecoderRows(None, bank.data.class_index, None)
-        return Judgement(bank.C, bank.gamma, _squared_error(bank), nothing, np.empty((0, 0)))
+        return Evaluation(bank.C, bank.gamma, _squared_error(bank), nothing, np.empty((0, 0)))
     assert isinstance(decoder, ProbabilisticDecoder)
     rows, log_p = cross_fitted_log_proba(bank, decoder)
     assert rows.weights is not None
-    judgement = Judgement(bank.C, bank.gamma, np.nan, rows, log_p)
-    return replace(judgement, loss=float(rows.weights @ judgement.losses / rows.weights.sum()))
+    evaluation = Evaluation(bank.C, bank.gamma, np.nan, rows, log_p)
+    return replace(evaluation, loss=float(rows.weights @ evaluation.losses / rows.weights.sum()))
 
 
 def decoder_rows(bank: LSSVMBank) -> DecoderRows:

@@ -38,7 +38,7 @@ _QUERIES = 500
 #: Sets of equal rows are copies if their labels disagree less often than this times what the class frequencies give.
 _DISAGREEMENT = 0.05
 #: Less than this share of the rows, or fewer than so many, is neither worth a warning nor a change of the fit.
-_SHARE, _FEW = 0.02, 5
+_SHARE, _LEAST_COPIES = 0.02, 5
 #: Equal rows whose neighbours are counted, at most.
 _SAMPLED = 300
 
@@ -67,7 +67,7 @@ def find_copies(X: Any, class_index: Array) -> Array | None:
         near = _near_copies(X[first], class_index[first])
         groups = content if near is None else near[content]
     copies = n - int(groups.max()) - 1
-    if copies < max(_SHARE * n, _FEW) or not (exact or near is not None):
+    if copies < max(_SHARE * n, _LEAST_COPIES) or not (exact or near is not None):
         return None
     kind = "are copies" if near is None else "are copies, or nearly copies,"
     warn(

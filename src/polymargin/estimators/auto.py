@@ -175,7 +175,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         )
         # Members are given rows that have been checked: class weights are in the weights, copies are merged.
         groups = np.arange(checked.support.size) if checked.groups is None else checked.groups
-        rows = _Rows(checked.X, np.asarray(y)[checked.support], checked.weights, groups)
+        rows = _MemberRows(checked.X, np.asarray(y)[checked.support], checked.weights, groups)
         with shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
@@ -245,7 +245,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         return reweighted(log_p, self.prior_shift_)
 
     def _fit_members(
-        self, members: list[LSSVMClassifier], rows: _Rows, count: Count
+        self, members: list[LSSVMClassifier], rows: _MemberRows, count: Count
     ) -> tuple[list[LSSVMClassifier], list[Array]]:
         """Return the fitted members, and the honest log-probabilities of the training rows by each."""
         n_rows = np.shape(rows.y)[0]
@@ -304,7 +304,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _MemberRows:
     """What the members are fitted to."""
 
     X: Any
@@ -313,7 +313,7 @@ class _Rows:
     groups: Any
 
 
-def _fitted(member: LSSVMClassifier, rows: _Rows) -> tuple[LSSVMClassifier, Array]:
+def _fitted(member: LSSVMClassifier, rows: _MemberRows) -> tuple[LSSVMClassifier, Array]:
     """Fit a member, here or in another process; return it with its honest log-probabilities."""
     member.fit(rows.X, rows.y, rows.sample_weight, rows.groups)
     return member, member._honest()[1]

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from polymargin._threads import blas_threads_for
 from polymargin.kernels import Kernel
-from polymargin.machines._gram import GroupEvidence, GroupGram, row_groups
+from polymargin.machines._gram import GroupEvidence, GroupGram, dichotomy_groups
 from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import Workspace
 from polymargin.machines.lssvm import LSSVMBank, group_grams
 from polymargin.selection import evidence
-from polymargin.selection.leave_one_out import _EIGEN, _affordable, _part
-from polymargin.selection.samples import GroupedSamples, Part, Samples
+from polymargin.selection.leave_one_out import _EIGEN, _sampled, _share_within_budget
+from polymargin.selection.samples import GroupedSamples, SampledGroup, Samples
 from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.selection.surface import CrossValidation
 
@@ -192,12 +192,12 @@ def _why_not(estimator: Any) -> str:
 class _AtRidges(Samples):
     """Samples with the path of ridges that is to be shown, in place of the one that is searched."""
 
-    def __init__(self, kernel: Kernel, part: Part, ridges: Array):
+    def __init__(self, kernel: Kernel, part: SampledGroup, ridges: Array):
         super().__init__(kernel, [part])
         self.order = np.argsort(ridges, kind="stable")
         self.log_ridges = np.log(ridges[self.order])
 
-    def _grid(self, lifts: Array, magnitudes: Array, per_decade: int) -> Array:
+    def _grid(self, bias_eigenvalues: Array, magnitudes: Array, per_decade: int) -> Array:
         return self.log_ridges
 
     def errors(self, criterion: Literal["loo", "gcv"], gamma: float) -> Array:
@@ -221,11 +221,11 @@ def _errors(
 ) -> Array:
     """Return the mean criterion of a row in a machine, shape (n_gamma, n_C)."""
     groups = group_grams(Workspace(bank.data), bank.codebook, criterion)
-    share = _affordable(groups, settings.operations / (_EIGEN * len(settings.octaves)))
+    share = _share_within_budget(groups, settings.operations / (_EIGEN * len(settings.octaves)))
     values, weight = np.zeros((gamma.size, C.size)), 0.0
     for group in _some(groups, columns):
         mask = np.isin(group.columns, columns)
-        part = _part(group, share, settings)
+        part = _sampled(group, share, settings)
         kind = _AtRidgesGrouped if criterion == "loo" and part.left_out is not None else _AtRidges
         # A sample stands for the whole group, so that every group counts as much as it has rows.
         factor = group.total / float(part.weights.sum())
@@ -243,7 +243,7 @@ def _evidence(
     """Return the summed level-three log-evidence of the machines, shape (n_gamma, n_C)."""
     values = np.full((gamma.size, C.size), np.nan)
     workspace = Workspace(bank.data)
-    grams = [GroupGram(group, workspace) for group in row_groups(bank.data, bank.codebook)]
+    grams = [GroupGram(group, workspace) for group in dichotomy_groups(bank.data, bank.codebook)]
     groups = _some(grams, columns)
     evidences = [GroupEvidence(group) for group in groups]
     asked = [np.flatnonzero(np.isin(group.columns, columns)) for group in groups]
@@ -251,7 +251,7 @@ def _evidence(
         levels = [of_group.level_two(float(value), True) for of_group in evidences]
         # With less noise a machine may interpolate the labels and be sure of it, see `evidence.RIDGE_RANGE`: the search
         # does not go there, but who gives C may.
-        scale = float(np.mean([level.centring.lift for level in levels]))
+        scale = float(np.mean([level.centring.bias_eigenvalue for level in levels]))
         least = evidence.least_ridge(scale, noise_floor)
         least = least if given_C is None else min(least, 1.0 / given_C)
         for column in np.flatnonzero((1.0 - 1e-9) * least <= 1.0 / C):

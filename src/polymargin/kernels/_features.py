@@ -61,7 +61,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Expansion:
+class FeatureExpansion:
     """Sums of kernel functions in terms of the features of what they are asked about.
 
     Attributes

@@ -14,7 +14,7 @@ from polymargin.kernels import Kernel
 from polymargin.machines._hinge import HingeRows, lazy_gram, lazy_kernel
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
-from polymargin.solvers.smo_expansion import Expansion
+from polymargin.solvers.smo_expansion import KernelExpansion
 
 Array = NDArray[Any]
 
@@ -25,7 +25,7 @@ class SameGamma:
 
     gamma: float
     columns: Array
-    expansion: Expansion
+    expansion: KernelExpansion
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Assembly:
 
 
 def assemble(
-    rows: HingeRows, data: TrainingRows, parts: Sequence[tuple[float, Array, Expansion]]
+    rows: HingeRows, data: TrainingRows, parts: Sequence[tuple[float, Array, KernelExpansion]]
 ) -> Assembly:
     """Number the support vectors of all parts together, as training rows in ascending order."""
     found = [rows.first[expansion.support] for _, _, expansion in parts]

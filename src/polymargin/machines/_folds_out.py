@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin.machines._gram import GroupGram, RowGroup
+from polymargin.machines._gram import DichotomyGroup, GroupGram
 from polymargin.machines._workspace import Workspace
 from polymargin.outputs import Nested
 from polymargin.solvers.leave_out import LeftOut, leave_fold_out
@@ -17,7 +17,7 @@ from polymargin.solvers.ridge import left_out_errors
 from polymargin.solvers.thin import ThinMatrix
 
 if TYPE_CHECKING:
-    from polymargin.machines.lssvm import Block, LSSVMBank
+    from polymargin.machines.lssvm import FactorisedBlock, LSSVMBank
 
 Array = NDArray[Any]
 
@@ -39,7 +39,7 @@ class FoldsOut:
 
     @classmethod
     def from_inverse(
-        cls, group: GroupGram, block: Block, folds: Array, solution: Array, P: Array
+        cls, group: GroupGram, block: FactorisedBlock, folds: Array, solution: Array, P: Array
     ) -> FoldsOut | None:
         """Compute them from the inverse of the full matrix; return None if a fold leaves too few rows.
 
@@ -47,7 +47,7 @@ class FoldsOut:
         ----------
         group : GroupGram
             The group of rows of the block.
-        block : Block
+        block : FactorisedBlock
             Columns with one ridge.
         folds : ndarray of int, shape (n,)
             The fold of every training row.
@@ -72,7 +72,9 @@ class FoldsOut:
         return cls(*(np.stack(parts) for parts in zip(*found, strict=True)))
 
     @classmethod
-    def by_features(cls, group: GroupGram, block: Block, folds: Array, ridge: float) -> FoldsOut | None:
+    def by_features(
+        cls, group: GroupGram, block: FactorisedBlock, folds: Array, ridge: float
+    ) -> FoldsOut | None:
         """Refit the machines in feature space without each fold; return None if rounding errors are too large."""
         numbers = folds[block.rows]
         found = []
@@ -86,7 +88,7 @@ class FoldsOut:
 
 
 def _machines(
-    group: RowGroup, block: Block, held: Array, solution: Array, errors: Array
+    group: DichotomyGroup, block: FactorisedBlock, held: Array, solution: Array, errors: Array
 ) -> tuple[Array, Array]:
     """Return the margins of the rows, shape (m, l), and the coefficients, (l, m), of machines without a fold."""
     places = np.searchsorted(group.columns, block.columns)
@@ -95,7 +97,9 @@ def _machines(
     return margins, (roots * solution).T
 
 
-def _refitted(group: GroupGram, block: Block, held: Array, ridge: float) -> tuple[Array, Array] | None:
+def _refitted(
+    group: GroupGram, block: FactorisedBlock, held: Array, ridge: float
+) -> tuple[Array, Array] | None:
     """Return the solution without the held-out rows and the errors at all rows, computed in feature space."""
     kept = np.flatnonzero(~held)
     if kept.size == 0:
@@ -129,7 +133,7 @@ def nested_outputs(
     bank: LSSVMBank,
     workspace: Workspace,
     folds: Array,
-    groups: Sequence[RowGroup],
+    groups: Sequence[DichotomyGroup],
     parts: Sequence[tuple[Array, Array, FoldsOut]],
 ) -> Nested | None:
     """Return the nested outputs of all machines; None if some are not finite.
@@ -142,7 +146,7 @@ def nested_outputs(
         The workspace of their training rows.
     folds : ndarray of int, shape (n,)
         The fold of every row.
-    groups : sequence of RowGroup
+    groups : sequence of DichotomyGroup
         The groups of rows that columns share.
     parts : sequence of (rows, columns, FoldsOut)
         The machines refitted without each fold.

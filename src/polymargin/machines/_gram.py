@@ -15,7 +15,7 @@ from polymargin.kernels._features import Features
 from polymargin.machines._workspace import Workspace, among
 from polymargin.rows import TrainingRows
 from polymargin.selection import evidence
-from polymargin.selection.samples import Part
+from polymargin.selection.samples import SampledGroup
 from polymargin.solvers.centring import Centring, centre
 from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.ridge import NotPositiveDefinite
@@ -31,7 +31,7 @@ _SMALLEST = 1e-290
 
 
 @dataclass(frozen=True)
-class RowGroup:
+class DichotomyGroup:
     """The rows that some columns of the codebook share.
 
     Attributes
@@ -80,7 +80,9 @@ class RowGroup:
         return np.where(kept[:, np.newaxis], shift, 0.0)
 
 
-def row_groups(rows: TrainingRows, codebook: Codebook, selection: Selection = "evidence") -> list[RowGroup]:
+def dichotomy_groups(
+    rows: TrainingRows, codebook: Codebook, selection: Selection = "evidence"
+) -> list[DichotomyGroup]:
     """Return the groups of rows that columns of the codebook share.
 
     A row with a soft label has the total probability of a dichotomy's classes as its weight there, and the mean of
@@ -108,7 +110,7 @@ def row_groups(rows: TrainingRows, codebook: Codebook, selection: Selection = "e
             targets = all_targets[np.ix_(used, group.columns)] / share[used, np.newaxis]
             weights = weights * share
         groups.append(
-            RowGroup(
+            DichotomyGroup(
                 used,
                 group.columns,
                 targets,
@@ -125,15 +127,15 @@ class GroupGram:
 
     Parameters
     ----------
-    group : RowGroup
+    group : DichotomyGroup
         The rows, their targets and weights.
     workspace : Workspace
         The cache that all groups share.
     by_features : bool
-        Whether features may be used in place of the kernel matrix; see `worth_features`.
+        Whether features may be used in place of the kernel matrix; see `features_are_faster`.
     """
 
-    def __init__(self, group: RowGroup, workspace: Workspace, by_features: bool = False):
+    def __init__(self, group: DichotomyGroup, workspace: Workspace, by_features: bool = False):
         self.group, self.workspace, self.kernel = group, workspace, workspace.rows.kernel
         self.rows, self.columns, self.targets = group.rows, group.columns, group.targets
         self.weights, self.counted, self.total = group.weights, group.counted, group.total
@@ -146,7 +148,7 @@ class GroupGram:
         self.n_different = int(first.size)
         self._features: Features | None = None
         self._matrix_shared = not by_features
-        if by_features and worth_features(workspace.features.orders.size, self.n_different):
+        if by_features and features_are_faster(workspace.features.orders.size, self.n_different):
             self._features = workspace.features
 
     @property
@@ -212,7 +214,7 @@ class GroupGram:
         some = np.isin(self.rows, deal.sample(share * mean_size, least_rows))
         return np.flatnonzero(some & (rank == 0))
 
-    def part(self, share: float, least_rows: int, by_features: bool) -> Part:
+    def sample(self, share: float, least_rows: int, by_features: bool) -> SampledGroup:
         """Return a sample of this share of every class, or all rows, with their features or the base matrix.
 
         Equal rows of the same class and weight are merged into one row with a number of copies.
@@ -243,7 +245,7 @@ class GroupGram:
         else:
             assert self._features is not None
             base = ThinMatrix(self._features.of(rows), weights)
-        return Part(
+        return SampledGroup(
             base,
             weights,
             self.targets[different],
@@ -291,7 +293,7 @@ class GroupEvidence:
         return self._sample
 
 
-def worth_features(n_features: int, n_rows: int) -> bool:
+def features_are_faster(n_features: int, n_rows: int) -> bool:
     """Return whether this many features of this many rows are faster to work with than the kernel matrix."""
     return 2 * n_features <= n_rows
 

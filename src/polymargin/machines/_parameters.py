@@ -15,7 +15,7 @@ from polymargin.kernels._base import weighted_moments
 from polymargin.machines._gram import GroupEvidence, GroupGram, Selection
 from polymargin.rows import TrainingRows
 from polymargin.selection import evidence, leave_one_out
-from polymargin.selection.lattice import KERNELS
+from polymargin.selection.lattice import N_KERNELS
 from polymargin.selection.settings import SearchSettings
 
 Array = NDArray[Any]
@@ -60,7 +60,7 @@ def kernel_count(
     unit = f"kernels × {len(groups)} groups" if together else "kernels"
     count = Count(progress, f"inferring {wanted}", unit)
     if wanted:
-        count.expect(len(pools) * (KERNELS if search else 1))
+        count.expect(len(pools) * (N_KERNELS if search else 1))
     return count
 
 

@@ -6,7 +6,7 @@ from scipy import sparse
 
 from polymargin import _memory
 from polymargin._threads import n_threads
-from polymargin.machines._gram import GroupGram, worth_features
+from polymargin.machines._gram import GroupGram, features_are_faster
 from polymargin.machines._workspace import KEPT_BYTES
 from polymargin.rows import TrainingRows
 
@@ -16,7 +16,7 @@ def n_features_to_use(data: TrainingRows, groups: list[GroupGram]) -> int | None
     n_features = None if sparse.issparse(data.X) else data.kernel.n_features(data.X.shape[1])
     if n_features is None:
         return None
-    covered = sum(group.n_different for group in groups if worth_features(n_features, group.n_different))
+    covered = sum(group.n_different for group in groups if features_are_faster(n_features, group.n_different))
     return n_features if 2 * covered >= sum(group.n_different for group in groups) else None
 
 

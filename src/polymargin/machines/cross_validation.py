@@ -24,10 +24,10 @@ from polymargin.kernels import Kernel, resolve_kernel
 from polymargin.machines._hinge import HingeRows, SolverOptions, dense_gram, solve_path, weight_norms
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
-from polymargin.selection.surface import Block, CrossValidation, Surface
+from polymargin.selection.surface import CrossValidation, GridScores, Surface
 from polymargin.solvers.smo import Solution
 from polymargin.solvers.smo_dichotomies import Dichotomy
-from polymargin.solvers.smo_expansion import Expansion
+from polymargin.solvers.smo_expansion import KernelExpansion
 
 Array = NDArray[Any]
 
@@ -251,10 +251,10 @@ class _Trial:
         self.rows.require_gram(4, "give C and gamma, or select them on fewer rows")
         self._base = self.rows.base()
 
-    def __call__(self, C: Array, gamma: Array, choosers: Array) -> Block:
+    def __call__(self, C: Array, gamma: Array, choosers: Array) -> GridScores:
         """Return the scores of some choosers (all machines together, or each) on a rectangle of the grid."""
         shape = (len(self.folds), self.n_choosers, len(self.variants), gamma.size, C.size)
-        block = Block(np.full(shape, np.nan), np.full(shape, np.nan))
+        block = GridScores(np.full(shape, np.nan), np.full(shape, np.nan))
         columns = choosers if self.decoder is None else np.arange(self.codebook.n_columns)
         ones = np.ones(self.codebook.n_columns)
         problems = [self.rows.dichotomies(ones, columns, fold) for fold in self.folds]
@@ -276,7 +276,7 @@ class _Trial:
         self, K: Array, fold: Array, problems: list[Dichotomy], solutions: list[Solution]
     ) -> Outputs:
         """Return the outputs of the fold's rows by the machines trained without them."""
-        expansion = Expansion.join(self.rows.first.size, problems, solutions)
+        expansion = KernelExpansion.join(self.rows.first.size, problems, solutions)
         margins = expansion.evaluate(K[self.rows.inverse[fold]])
         return Outputs(margins, "out_of_fold", norms=weight_norms(solutions))
 

@@ -21,9 +21,9 @@ from polymargin._progress import Count, Progress
 from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
-from polymargin.kernels._features import Expansion, Features
+from polymargin.kernels._features import FeatureExpansion, Features
 from polymargin.machines._folds_out import FoldsOut, nested_outputs
-from polymargin.machines._gram import GroupGram, Selection, row_groups
+from polymargin.machines._gram import GroupGram, Selection, dichotomy_groups
 from polymargin.machines._parameters import select_parameters
 from polymargin.machines._plan import n_features_to_use, require_matrix, require_memory
 from polymargin.machines._workspace import Workspace
@@ -48,11 +48,11 @@ from polymargin.solvers.thin import ThinFactor, ThinMatrix
 Array = NDArray[Any]
 
 #: Margins smaller than this times the targets count as zero: their relative error is not estimated.
-_NOTHING = 1e-6
+_NEGLIGIBLE = 1e-6
 
 
 @dataclass(frozen=True)
-class Block:
+class FactorisedBlock:
     """Machines that share rows, kernel and factorisation.
 
     Attributes
@@ -91,9 +91,9 @@ class LSSVMBank:
         the weights and of the noise, and the level-three log-evidence, of every machine.
     loo_margins : ndarray of shape (n, L)
         The exact leave-one-out margins: of each row, by machines trained without it, or without its group.
-    blocks : list of Block or None
+    blocks : list of FactorisedBlock or None
         The factorisations, if they are kept for variances.
-    expansion : Expansion or None
+    expansion : FeatureExpansion or None
         The machines as linear functions of the kernel's explicit feature map, where they were solved in it.
     nested : Nested or None
         The outputs of machines trained without a fold of the rows, if requested.
@@ -122,8 +122,8 @@ class LSSVMBank:
     zeta: Array
     log_evidence: Array
     loo_margins: Array
-    blocks: list[Block] | None
-    expansion: Expansion | None = None
+    blocks: list[FactorisedBlock] | None
+    expansion: FeatureExpansion | None = None
     nested: Nested | None = None
     rounding_error: float = 0.0
 
@@ -139,7 +139,7 @@ class LSSVMBank:
         See `polymargin.outputs.Outputs.exact`.
         """
         margins = self.loo_margins.copy()
-        for group in row_groups(self.data, self.codebook):
+        for group in dichotomy_groups(self.data, self.codebook):
             margins[np.ix_(group.rows, group.columns)] += group.shift(np.ones(group.rows.size, dtype=bool))
         return margins
 
@@ -310,7 +310,7 @@ class LSSVMBank:
             return self.data.kernel.base_diagonal(X)
         return np.full(X.shape[0], _constant_diagonal(self.data))
 
-    def _variances_from_base(self, block: Block, base: Array, diagonal: Array) -> Array:
+    def _variances_from_base(self, block: FactorisedBlock, base: Array, diagonal: Array) -> Array:
         """Return σ_z² of the block's machines, eq. (12) in centred form (its printed sign is wrong)."""
         kernel = self.data.kernel
         K_new = kernel.apply(base[:, block.rows], block.gamma).astype(np.float64, copy=False)
@@ -320,10 +320,10 @@ class LSSVMBank:
         unexplained = np.maximum(own[:, np.newaxis] - explained, 0.0)
         return 1.0 / (block.centring.total * zeta) + unexplained / mu
 
-    def _refactored(self) -> Iterator[Block]:
+    def _refactored(self) -> Iterator[FactorisedBlock]:
         """Recompute the factorisations, for a bank that did not keep them."""
         workspace = Workspace(self.data)
-        for group in row_groups(self.data, self.codebook):
+        for group in dichotomy_groups(self.data, self.codebook):
             gram = GroupGram(group, workspace)
             yield from _factorised(gram, self.gamma[group.columns], 1.0 / self.C[group.columns], whole=True)
 
@@ -364,7 +364,7 @@ def group_grams(
     workspace: Workspace, codebook: Codebook, selection: Selection, *, by_matrix: bool = False
 ) -> list[GroupGram]:
     """Return the groups of rows that columns share, with features where these are few and allowed."""
-    groups = row_groups(workspace.rows, codebook, selection)
+    groups = dichotomy_groups(workspace.rows, codebook, selection)
     grams = [GroupGram(group, workspace) for group in groups]
     if by_matrix or n_features_to_use(workspace.rows, grams) is None:
         return grams
@@ -510,7 +510,7 @@ def _assembled(
     return bank
 
 
-def _expansion(bank: LSSVMBank, features: Features, groups: Sequence[GroupGram]) -> Expansion:
+def _expansion(bank: LSSVMBank, features: Features, groups: Sequence[GroupGram]) -> FeatureExpansion:
     """Return the machines in feature space: each predicts the mean of its targets at the mean of its rows."""
     weights = np.empty((features.orders.size, bank.intercept.size))
     constant = np.empty(bank.intercept.size)
@@ -524,7 +524,7 @@ def _expansion(bank: LSSVMBank, features: Features, groups: Sequence[GroupGram])
         found = own.weights(coef, bank.gamma[group.columns])
         weights[:, group.columns] = found
         constant[group.columns] = shares @ group.targets - mean @ found
-    return Expansion(weights, constant, features.unit)
+    return FeatureExpansion(weights, constant, features.unit)
 
 
 def _constant_diagonal(data: TrainingRows) -> float:
@@ -551,7 +551,7 @@ def _check_weights(groups: Sequence[GroupGram]) -> None:
 
 def _factorised(
     group: GroupGram, gammas: Array, ridges: Array, *, whole: bool, gram: Array | None = None
-) -> Iterator[Block]:
+) -> Iterator[FactorisedBlock]:
     """Yield the group's columns in blocks that share a factorisation; `whole`: never one in feature space."""
     for gamma in sorted(set(gammas.tolist())):
         same_gamma = np.flatnonzero(gammas == gamma)
@@ -566,23 +566,23 @@ def _factorised(
         centring, A = group.centred(gamma, gram)
         if len(different) >= SPECTRAL_FROM:
             factor = spectral(A, ridges[same_gamma])
-            yield Block(group.rows, group.columns[same_gamma], gamma, centring, factor)
+            yield FactorisedBlock(group.rows, group.columns[same_gamma], gamma, centring, factor)
             continue
         for ridge, places in same.items():
             columns = group.columns[places]
-            yield Block(group.rows, columns, gamma, centring, cholesky(A, ridge, columns.size))
+            yield FactorisedBlock(group.rows, columns, gamma, centring, cholesky(A, ridge, columns.size))
 
 
 def _thin_blocks(
     group: GroupGram, thin: ThinMatrix, gamma: float, same: dict[float, Array]
-) -> list[Block] | None:
+) -> list[FactorisedBlock] | None:
     """Return a block for every ridge, factorised in feature space; None if rounding errors are too large."""
     factors = [thin.factor(gamma, ridge, places.size) for ridge, places in same.items()]
     if any(factor is None for factor in factors):
         return None
     centring = thin.centring(gamma)
     return [
-        Block(group.rows, group.columns[places], gamma, centring, factor)
+        FactorisedBlock(group.rows, group.columns[places], gamma, centring, factor)
         for places, factor in zip(same.values(), factors, strict=True)
         if factor is not None
     ]
@@ -606,7 +606,7 @@ class _Solved:
         The relative error in the margins of the worst machine that one rounding of the kernel matrix causes.
     folds : FoldsOut or None
         The machines refitted without each fold, if requested and numerically possible.
-    block : Block or None
+    block : FactorisedBlock or None
         The factorisation, if it is kept.
     """
 
@@ -621,10 +621,12 @@ class _Solved:
     loo_margins: Array
     rounding_error: float
     folds: FoldsOut | None
-    block: Block | None
+    block: FactorisedBlock | None
 
 
-def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, keep_factor: bool) -> _Solved:
+def _solve(
+    group: GroupGram, block: FactorisedBlock, ridges: Array, folds: Array | None, keep_factor: bool
+) -> _Solved:
     """Return the block's machines: coefficients, bias, evidence and leave-one-out margins."""
     centring, columns, factor = block.centring, block.columns, block.factor
     Y = group.targets[:, np.searchsorted(group.columns, columns)]
@@ -640,11 +642,11 @@ def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, k
     # The leave-one-out residual is the residual over one minus the leverage (Shim et al. 2008, §4). The inverse
     # with the bias direction projected out gives both: residual ε ã/√s, leverage 1 − ε Pᵢᵢ. The row is left out with
     # its full weight, and with it the other rows of its group.
-    lifted = centring.lift + ridges
+    shifted_bias = centring.bias_eigenvalue + ridges
     without = None
     if folds is not None and isinstance(factor, CholeskyFactor):
         P = symmetric_inverse(np.array(factor.lower, order="F"))
-        add_outer(P, -1.0 / float(lifted[0]), centring.bias_direction)
+        add_outer(P, -1.0 / float(shifted_bias[0]), centring.bias_direction)
         inverse = np.repeat(np.diagonal(P)[:, np.newaxis], columns.size, axis=1)
         without = FoldsOut.from_inverse(group, block, folds, solution, P)
     else:
@@ -658,7 +660,7 @@ def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, k
     mu, zeta, log_evidence = (np.full(columns.size, np.nan) for _ in range(3))
     if centring.total > 1.0:  # else no degree of freedom is left to infer hyperparameters from
         repeated = centring.total - block.rows.size
-        logs = factor.log_determinants() - np.log(lifted) + repeated * np.log(ridges)
+        logs = factor.log_determinants() - np.log(shifted_bias) + repeated * np.log(ridges)
         mu = (centring.total - 1.0) / fit
         zeta = mu / ridges
         log_evidence = evidence.log_evidence(
@@ -680,7 +682,9 @@ def _solve(group: GroupGram, block: Block, ridges: Array, folds: Array | None, k
     )
 
 
-def _rounding_error(block: Block, centred: Array, means: Array, solution: Array, ridges: Array) -> float:
+def _rounding_error(
+    block: FactorisedBlock, centred: Array, means: Array, solution: Array, ridges: Array
+) -> float:
     """Return the expected rounding error of the worst machine's margins, relative to their size.
 
     Rounding the kernel's values changes the matrix by E, as large as a rounding of its trace; the margins Aã change by
@@ -693,6 +697,6 @@ def _rounding_error(block: Block, centred: Array, means: Array, solution: Array,
     shared = centring.total * np.square(means)
     margins = np.sqrt(np.square(centred - ridges * solution).sum(axis=0) + shared)
     targets = np.sqrt(np.square(centred).sum(axis=0) + shared)
-    sizes = np.maximum(margins, _NOTHING * targets)
+    sizes = np.maximum(margins, _NEGLIGIBLE * targets)
     errors = 0.5 * np.finfo(np.float64).eps * trace * np.linalg.norm(solution, axis=0)
     return float(np.divide(errors, sizes, out=np.zeros_like(errors), where=sizes > 0.0).max())

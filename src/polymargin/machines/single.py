@@ -30,7 +30,7 @@ from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
 from polymargin.solvers import _single_machine_kernels
 from polymargin.solvers.single_machine import Solution, required_margins, solve
-from polymargin.solvers.smo_expansion import Block, Expansion
+from polymargin.solvers.smo_expansion import CoefficientBlock, KernelExpansion
 from polymargin.solvers.smo_gram import DenseGram
 from polymargin.solvers.status import Status
 
@@ -225,8 +225,8 @@ def fit_single_bank(
     support = np.flatnonzero(beta.any(axis=1))
     columns = np.arange(codebook.n_columns)
     intercept = _columns(solution.biases[np.newaxis])[0]
-    block = Block(slice(0, support.size), columns, np.ascontiguousarray(_columns(beta[support])))
-    assembly = assemble(rows, data, [(gamma, columns, Expansion(support, intercept, [block]))])
+    block = CoefficientBlock(slice(0, support.size), columns, np.ascontiguousarray(_columns(beta[support])))
+    assembly = assemble(rows, data, [(gamma, columns, KernelExpansion(support, intercept, [block]))])
     return SingleMachineBank(
         kernel=data.kernel,
         support=assembly.support,

@@ -25,7 +25,7 @@ from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
 from polymargin.solvers.smo import Solution
-from polymargin.solvers.smo_expansion import Expansion
+from polymargin.solvers.smo_expansion import KernelExpansion
 from polymargin.solvers.status import Status
 
 Array = NDArray[Any]
@@ -232,7 +232,7 @@ def _train(
     count.expect(len(held_out) * C.size)
     solutions: list[dict[int, Solution]] = [{} for _ in held_out]
     norms = np.zeros((len(held_out), C.size))
-    parts: list[list[tuple[float, Array, Expansion]]] = [[] for _ in held_out]
+    parts: list[list[tuple[float, Array, KernelExpansion]]] = [[] for _ in held_out]
     for value in np.unique(gamma):
         columns = np.flatnonzero(gamma == value)
         problems = [
@@ -245,7 +245,7 @@ def _train(
             own = [next(found) for _ in of_set]
             solutions[number].update(zip(columns.tolist(), own, strict=True))
             norms[number, columns] = weight_norms(own, of_set)
-            parts[number].append((float(value), columns, Expansion.join(rows.first.size, of_set, own)))
+            parts[number].append((float(value), columns, KernelExpansion.join(rows.first.size, of_set, own)))
     banks = []
     for number, by_column in enumerate(solutions):
         assembly = assemble(rows, data, parts[number])

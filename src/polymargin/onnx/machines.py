@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from polymargin.machines.lssvm import Block, LSSVMBank
+from polymargin.machines.lssvm import FactorisedBlock, LSSVMBank
 from polymargin.onnx import kernels
 from polymargin.onnx._graph import Array, Value
 from polymargin.solvers.ridge import CholeskyFactor, SpectralFactor
@@ -63,7 +63,7 @@ def _variances(x: Value, bank: LSSVMBank) -> Value:
     kernel = bank.kernel
     base = kernels.base(kernel, x, bank.data.X)
     diagonal = kernels.base_diagonal(kernel, x)
-    blocks: Iterable[Block] = bank.blocks if bank.blocks is not None else bank._refactored()
+    blocks: Iterable[FactorisedBlock] = bank.blocks if bank.blocks is not None else bank._refactored()
     parts, columns = [], []
     for block in blocks:
         centring = block.centring
@@ -79,7 +79,7 @@ def _variances(x: Value, bank: LSSVMBank) -> Value:
     return _in_order(parts, columns)
 
 
-def _square_root(block: Block) -> tuple[Array, Array]:
+def _square_root(block: FactorisedBlock) -> tuple[Array, Array]:
     """Return V and W with which vᵀ(A + ε_l I)⁻¹v = Σ_i (vᵀV)ᵢ² W_il."""
     match block.factor:
         case CholeskyFactor(lower=lower, n_columns=n_columns):

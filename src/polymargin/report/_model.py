@@ -14,14 +14,14 @@ from polymargin.inspection.tried import in_words, searches
 from polymargin.plots import decision_regions
 
 Array = NDArray[Any]
-Part = dict[str, Any]
+Section = dict[str, Any]
 
 _SHOWN_MACHINES = 400
 _SHOWN_POINTS = 800
 _FINE, _COARSE, _MANY_ROWS = 84, 40, 1500
 
 
-def model_parts(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Part:
+def model_parts(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Section:
     """Return the parts of a summary that a fitted pipeline gives.
 
     Parameters
@@ -46,7 +46,7 @@ def model_parts(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Pa
     }
 
 
-def _members(estimator: Any) -> list[Part] | None:
+def _members(estimator: Any) -> list[Section] | None:
     """Return the members of a pool, least log-loss first."""
     if not hasattr(estimator, "members_"):
         return None
@@ -61,7 +61,7 @@ def _members(estimator: Any) -> list[Part] | None:
     return sorted(rows, key=lambda row: row["loss"])
 
 
-def _tried(estimator: Any) -> Part | None:
+def _tried(estimator: Any) -> Section | None:
     """Return the kernels and values of C that were compared, by the members of a pool too."""
     found = searches(estimator)
     if not found:
@@ -86,12 +86,12 @@ def _tried(estimator: Any) -> Part | None:
     }
 
 
-def _codebook(estimator: Any) -> Part | None:
+def _codebook(estimator: Any) -> Section | None:
     """Return the different codebooks of an estimator or of a pool's members; None where there are no dichotomies."""
     members = getattr(estimator, "members_", [estimator])
     if not hasattr(members[0], "codebook_"):  # kernel logistic regression has no dichotomies
         return None
-    views: list[Part] = []
+    views: list[Section] = []
     for member in members:
         matrix = np.asarray(member.codebook_.matrix)
         view = {
@@ -104,7 +104,7 @@ def _codebook(estimator: Any) -> Part | None:
     return {"views": views}
 
 
-def _surface(estimator: Any) -> Part:
+def _surface(estimator: Any) -> Section:
     """Return the criterion over C and gamma, or why there is none; of a pool that of its heaviest member."""
     of = None
     if hasattr(estimator, "members_"):
@@ -128,7 +128,7 @@ def _surface(estimator: Any) -> Part:
     }
 
 
-def _regions(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Part:
+def _regions(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Section:
     """Return the most probable class and its probability on a grid, or why there is none."""
     resolution = _FINE if len(y) <= _MANY_ROWS else _COARSE
     numeric = _two_numbers(X)

@@ -21,7 +21,7 @@ from polymargin.metrics import (
 from polymargin.metrics.calibration import wilson_interval
 
 Array = NDArray[Any]
-Part = dict[str, Any]
+Section = dict[str, Any]
 
 _LEVEL = 0.95
 _HISTOGRAM_BINS = 20
@@ -89,7 +89,7 @@ class Predictions:
         return np.unique(self.row, return_inverse=True)
 
 
-def prediction_parts(predictions: Predictions) -> Part:
+def prediction_parts(predictions: Predictions) -> Section:
     """Return all parts of a summary that predictions give; None where they need probabilities that are not there."""
     known = predictions.log_proba is not None
     return {
@@ -103,8 +103,8 @@ def prediction_parts(predictions: Predictions) -> Part:
     }
 
 
-def _scores(said: Predictions) -> Part:
-    part: Part = {
+def _scores(said: Predictions) -> Section:
+    part: Section = {
         "predictions": int(said.class_index.size),
         "rows": int(said.rows[0].size),
         "accuracy": accuracy(said.class_index, said.labels, sample_weight=said.weights),
@@ -147,7 +147,7 @@ def _calibration_by_chance(said: Predictions) -> float:
     return float(np.mean(found))
 
 
-def _reliability(said: Predictions) -> Part:
+def _reliability(said: Predictions) -> Section:
     """Return the curves of the largest probability and of every class's, with intervals."""
     said = said.for_calibration
     # Tests of the same row are no news: the intervals count different rows.
@@ -174,11 +174,11 @@ def _reliability(said: Predictions) -> Part:
     return {"level": _LEVEL, "views": views}
 
 
-def _histograms(said: Predictions) -> Part:
+def _histograms(said: Predictions) -> Section:
     """Return how often every probability was given, apart for what came true and what did not."""
     edges = np.linspace(0.0, 1.0, _HISTOGRAM_BINS + 1)
 
-    def view(name: str, probability: Array, happened: Array, yes: str, no: str) -> Part:
+    def view(name: str, probability: Array, happened: Array, yes: str, no: str) -> Section:
         return {
             "name": name,
             "series": [
@@ -207,19 +207,19 @@ def _histograms(said: Predictions) -> Part:
     return {"edges": edges.tolist(), "views": views}
 
 
-def _confusion(said: Predictions) -> Part:
+def _confusion(said: Predictions) -> Section:
     n_classes = len(said.classes)
     counts = np.zeros((n_classes, n_classes), dtype=np.int64)
     np.add.at(counts, (said.class_index, said.labels), 1)
     return {"counts": counts.tolist()}
 
 
-def _per_class(said: Predictions) -> list[Part]:
+def _per_class(said: Predictions) -> list[Section]:
     found = []
     for k, name in enumerate(said.classes):
         true, told = said.class_index == k, said.labels == k
         hits = int((true & told).sum())
-        part: Part = {
+        part: Section = {
             "class": name,
             "tests": int(true.sum()),
             "recall": hits / int(true.sum()) if true.any() else None,
@@ -236,7 +236,7 @@ def _per_class(said: Predictions) -> list[Part]:
     return found
 
 
-def _uncertain(said: Predictions) -> list[Part]:
+def _uncertain(said: Predictions) -> list[Section]:
     """Return the rows whose largest probability, averaged over their tests, is smallest."""
     distinct, place = said.rows
     tests = np.bincount(place)
@@ -260,14 +260,14 @@ def _uncertain(said: Predictions) -> list[Part]:
     ]
 
 
-def _wrong(said: Predictions) -> list[Part]:
+def _wrong(said: Predictions) -> list[Section]:
     """Return the rows that were labelled wrong at least once, by how sure the wrong label was."""
     distinct, place = said.rows
     tests, wrong = np.bincount(place), said.labels != said.class_index
     times = np.bincount(place, wrong)
     at = np.flatnonzero(wrong)
     sure = said.proba[at, said.labels[at]]
-    found: dict[int, Part] = {}
+    found: dict[int, Section] = {}
     for test, probability in sorted(zip(at.tolist(), sure.tolist(), strict=True), key=lambda pair: -pair[1]):
         row = int(place[test])
         if row in found:

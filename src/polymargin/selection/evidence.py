@@ -29,13 +29,13 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from polymargin._progress import Count
-from polymargin.selection.lattice import KERNELS, Choice, Pool, log_grid, rounded, search
+from polymargin.selection.lattice import N_KERNELS, Choice, Pool, log_grid, rounded, search
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.tridiagonal import Tridiagonal, tridiagonalise
 
 Array = NDArray[Any]
 
-__all__ = ["KERNELS", "LevelTwo", "best_ridge", "choose", "log_evidence"]
+__all__ = ["N_KERNELS", "LevelTwo", "best_ridge", "choose", "log_evidence"]
 
 #: The ridge is searched between these multiples of the mean eigenvalue, three values a decade, then polished. The
 #: multiple is the variance of the noise over that of z before any data. Labels ±1 that no two rows contradict would
@@ -70,10 +70,10 @@ class LevelTwo:
         Weights that sum to more than the number of rows stand for repeated rows, whose eigenvalues are 0.
         """
         shifted = self.form.eigenvalues + ridge
-        lifted = self.centring.lift + ridge
+        shifted_bias = self.centring.bias_eigenvalue + ridge
         repeated = self.centring.total - shifted.size
-        logs = np.log(shifted).sum() - np.log(lifted) + repeated * np.log(ridge)
-        inverses = (1.0 / shifted).sum() - 1.0 / lifted + repeated / ridge
+        logs = np.log(shifted).sum() - np.log(shifted_bias) + repeated * np.log(ridge)
+        inverses = (1.0 / shifted).sum() - 1.0 / shifted_bias + repeated / ridge
         return float(logs), float(inverses)
 
     def fit(self, ridge: float, columns: Array | slice = slice(None)) -> Array:
@@ -168,7 +168,7 @@ def best_ridge(members: Members, noise_floor: float | None = None) -> float:
         parts = [level.cost(float(np.exp(log_ridge)), columns) for level, columns in members]
         return sum(float(c.sum()) for c, _ in parts), sum(float(s.sum()) for _, s in parts)
 
-    scale = float(np.mean([level.centring.lift for level, _ in members]))
+    scale = float(np.mean([level.centring.bias_eigenvalue for level, _ in members]))
     grid = log_ridge_grid(scale, noise_floor)
     costs = sum(level.grid_costs(scale, noise_floor)[:, columns].sum(axis=1) for level, columns in members)
     best = int(np.argmin(costs))
@@ -208,7 +208,7 @@ def choose(
     ridge : float or None
         The fixed ridge 1/C, or None to infer it.
     count : Count or None
-        Counts the kernels tried; it expects `KERNELS` for every pool, or one if gamma is fixed.
+        Counts the kernels tried; it expects `N_KERNELS` for every pool, or one if gamma is fixed.
     noise_floor : float or None
         See `best_ridge`; a fixed ridge may be below it.
     """

@@ -31,7 +31,7 @@ Pool = Sequence[tuple[int, Array]]
 #: as a step gains more than the least gain: a kernel so wide that it is as good as linear gains nothing any more.
 COARSE, STEPS, LIMIT = range(-16, 9, 4), (2, 1), 32
 #: How many kernels are tried for a pool if the range does not move: all coarse ones, then three, then two more.
-KERNELS = len(COARSE) + 5
+N_KERNELS = len(COARSE) + 5
 
 
 def search(

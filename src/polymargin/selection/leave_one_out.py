@@ -27,7 +27,7 @@ from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import Choice, Pool
 from polymargin.selection.press import press, press_of_features
-from polymargin.selection.samples import RIDGE_LIMITS, Criterion, GroupedSamples, Part, Samples
+from polymargin.selection.samples import RIDGE_LIMITS, Criterion, GroupedSamples, SampledGroup, Samples
 from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.solvers.parabola import curvature
 from polymargin.solvers.thin import ThinMatrix
@@ -68,7 +68,7 @@ class Group(Protocol):
     def n_features(self) -> int | None:
         """The dimension of the feature map, where it is used in place of the kernel matrix."""
 
-    def part(self, share: float, least_rows: int, by_features: bool) -> Part:
+    def sample(self, share: float, least_rows: int, by_features: bool) -> SampledGroup:
         """Return a sample of this share of every class, or all rows; with their features or the base matrix."""
 
 
@@ -114,7 +114,7 @@ def choose(
     least_ridge = max(RIDGE_LIMITS[0], _ROUNDING * max(group.total for group in groups) ** 2)
     final = sum(_final_operations(group) for group in groups)
     budget = settings.budget(final)
-    share = _affordable(groups, budget / (_EIGEN * len(settings.octaves)))
+    share = _share_within_budget(groups, budget / (_EIGEN * len(settings.octaves)))
     samples = _samples(groups, share, settings, criterion, least_ridge)
     chosen = []
     for pool in pools:
@@ -122,7 +122,7 @@ def choose(
         best = lattice.lowest(settings) if gamma is None else lattice.attempt(gamma)
         if criterion == "loo" and (gamma is None or ridge is None):
             free = (gamma is None, ridge is None)
-            looked_at = _telling(groups, pool, lattice.errors(best), budget, settings)
+            looked_at = _polish_samples(groups, pool, lattice.errors(best), budget, settings)
             exact = _Press(groups[0].kernel, looked_at, free, least_ridge, count)
             best = _polished(exact, best, lattice.curvatures(best), settings)
         elif gamma is None:
@@ -148,7 +148,7 @@ def _final_operations(group: Group) -> float:
     return n**3 if features is None else 2.0 * n * features**2
 
 
-def _affordable(groups: Sequence[Group], operations: float) -> float:
+def _share_within_budget(groups: Sequence[Group], operations: float) -> float:
     """Return the share of the rows of all groups at which Σ m³ is such a number of operations, at most one."""
     cubes = sum(_cube(group, 1.0) for group in groups)
     if cubes <= operations:
@@ -167,18 +167,18 @@ def _cube(group: Group, share: float) -> float:
     return m**3 if features is None else min(m**3, m * features**2)
 
 
-def _part(group: Group, share: float, settings: SearchSettings) -> Part:
+def _sampled(group: Group, share: float, settings: SearchSettings) -> SampledGroup:
     """Return a share of a group's rows, with their features if these are fewer."""
     features = group.n_features
     by_features = features is not None and features < share * group.n_different
-    return group.part(share, settings.least_rows, by_features)
+    return group.sample(share, settings.least_rows, by_features)
 
 
 def _samples(
     groups: Sequence[Group], share: float, settings: SearchSettings, criterion: Criterion, least_ridge: float
 ) -> Samples:
     """Return what is looked at on the lattice."""
-    parts = [_part(group, share, settings) for group in groups]
+    parts = [_sampled(group, share, settings) for group in groups]
     grouped = criterion == "loo" and any(part.left_out is not None for part in parts)
     kind = GroupedSamples if grouped else Samples
     return kind(groups[0].kernel, parts, least_ridge)
@@ -267,18 +267,18 @@ class _Lattice:
         return min(of_gamma, 1.0), float(np.clip(of_ridge, *_CURVATURES))
 
 
-def _telling(
+def _polish_samples(
     groups: Sequence[Group], pool: Pool, errors: Array, budget: float, settings: SearchSettings
-) -> list[tuple[Part, Array]]:
+) -> list[tuple[SampledGroup, Array]]:
     """Return the rows and columns that the polish looks at: those of the groups that carry most of the criterion."""
     of_groups = errors * [groups[group].total for group, _ in pool]
     order = np.argsort(-of_groups, kind="stable")
     enough = int(np.searchsorted(np.cumsum(of_groups[order]), _CARRIED * of_groups.sum())) + 1
     kept = [pool[number] for number in np.sort(order[:enough])]
     operations = budget / (_GRADIENT * max(settings.steps, 1))
-    share = _affordable([groups[group] for group, _ in kept], operations)
+    share = _share_within_budget([groups[group] for group, _ in kept], operations)
 
-    parts = in_threads(lambda member: _part(groups[member[0]], share, settings), kept)
+    parts = in_threads(lambda member: _sampled(groups[member[0]], share, settings), kept)
     return [(of_group, columns) for of_group, (_, columns) in zip(parts, kept, strict=True)]
 
 
@@ -288,7 +288,7 @@ class _Press:
     def __init__(
         self,
         kernel: Kernel,
-        parts: Sequence[tuple[Part, Array]],
+        parts: Sequence[tuple[SampledGroup, Array]],
         free: tuple[bool, bool],
         least_ridge: float,
         count: Count,
@@ -302,7 +302,7 @@ class _Press:
         self.count.expect(1)
         gamma, ridge = (float(value) for value in np.exp(point))
 
-        def of_part(part: tuple[Part, Array]) -> tuple[float, Array]:
+        def of_part(part: tuple[SampledGroup, Array]) -> tuple[float, Array]:
             rows, columns = part
             targets, least = rows.targets[:, columns], self.least_ridge
             if isinstance(rows.base, ThinMatrix):

@@ -16,7 +16,7 @@ from polymargin.solvers.thin import ThinMatrix, leverage_products
 
 Array = NDArray[Any]
 
-#: The ridge is not less than this times the trace before centring: what centring takes away leaves its rounding behind.
+#: The ridge is at least this multiple of the trace before centring, because of the rounding error of centring.
 CANCELLED = 1e-12
 
 
@@ -33,7 +33,7 @@ def press(
     with_gamma: bool = True,
     least_ridge: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Return the PRESS of every column, shape (L,), and the slopes of their sum in log gamma and log ε, shape (2,).
+    """Return the PRESS of every column, and the slopes of their sum in log gamma and log ε.
 
     Parameters
     ----------
@@ -46,21 +46,33 @@ def press(
     targets : ndarray of shape (n, L)
         The targets.
     gamma, ridge : float
-        Where.
+        The point (gamma, ε).
     copies : ndarray of shape (n,) or None
-        How many equal rows, of equal weight, each stands for, one of which is left out; None: one.
+        The number of equal rows, of equal weight, that each row represents, one of which is left out; None: one.
     left_out : LeftOut or None
         The groups of rows that are left out together; None: every row by itself.
     with_gamma : bool
-        Whether the slope in log gamma is wanted, which takes as much as half of the rest; zero if not.
+        Whether the slope in log gamma is computed, which takes half as long as the rest; zero if not.
     least_ridge : float
-        A ridge below this multiple of the mean eigenvalue is refused, with LinAlgError.
+        A ridge below this multiple of the mean eigenvalue is refused.
+
+    Returns
+    -------
+    press : ndarray of shape (L,)
+        PRESS.
+    slopes : ndarray of shape (2,)
+        The derivatives of its sum.
+
+    Raises
+    ------
+    LinAlgError
+        If the ridge is too small for the matrix.
     """
     K = kernel.apply(base, gamma)
     magnitude = float(weights @ np.abs(np.diagonal(K)))
     slope = kernel.slope(base, K, gamma) if with_gamma else None
     centring, A = centre(K, weights)
-    _check_ridge(ridge, least_ridge, centring.lift, magnitude)
+    _check_ridge(ridge, least_ridge, centring.bias_eigenvalue, magnitude)
     centred, _ = centring.targets(targets)
     P = unbiased_inverse(A, centring, ridge)
     roots = centring.roots[:, np.newaxis]
@@ -68,19 +80,21 @@ def press(
     diagonal = np.diagonal(P)
     if left_out is not None:
         return _press_of_groups(P, solution, left_out, slope, centring, ridge)
-    value, pull, push = _left_out(weights, copies, ridge * solution, ridge * diagonal)
-    pulled = P @ pull
+    value, adjoint, leverage_adjoint = _left_out(weights, copies, ridge * solution, ridge * diagonal)
+    P_adjoint = P @ adjoint
     squares = np.einsum("ij,ij->i", P, P)
     slopes = np.zeros(2)
-    slopes[1] = ridge * (np.vdot(pull - ridge * pulled, solution) - push @ (diagonal - ridge * squares))
+    slopes[1] = ridge * (
+        np.vdot(adjoint - ridge * P_adjoint, solution) - leverage_adjoint @ (diagonal - ridge * squares)
+    )
     if slope is not None:
-        # P takes out the bias direction, so the slope of K need not be centred.
+        # P projects out the bias direction, so the derivative of K need not be centred.
         slope *= roots
         slope *= centring.roots
-        # P moves by -P slope P, so what counts of it is tr(P diag(push) P slope). No push is negative, and NumPy
-        # multiplies a matrix by its own transpose for half the price.
-        pushed = P * np.sqrt(push)
-        slopes[0] = ridge * (np.vdot(pushed @ pushed.T, slope) - np.vdot(pulled, slope @ solution))
+        # The derivative of P is -P slope P, so the leverages contribute tr(P diag(leverage_adjoint) P slope). The
+        # adjoint is not negative, and NumPy multiplies a matrix by its own transpose for half the price.
+        scaled = P * np.sqrt(leverage_adjoint)
+        slopes[0] = ridge * (np.vdot(scaled @ scaled.T, slope) - np.vdot(P_adjoint, slope @ solution))
     return value, slopes
 
 
@@ -92,9 +106,9 @@ def _press_of_groups(
     centring: Centring,
     ridge: float,
 ) -> tuple[Array, Array]:
-    """Return what `press` does where groups of rows are left out.
+    """Return PRESS and its slopes as `press` does, where groups of rows are left out together.
 
-    With e = P_GG⁻¹ ã_G of every group and the adjoint u = 2 P_GG⁻¹ e, a change dP moves the sum of the squares by
+    With e = P_GG⁻¹ ã_G of every group and the adjoint u = 2 P_GG⁻¹ e, a change dP changes the sum of the squares by
     uᵀ(dã − dP_GG e), where dã = dP t.
     """
     blocks = left_out.blocks_of(P)
@@ -102,13 +116,13 @@ def _press_of_groups(
     value = np.einsum("nl,nl->l", errors, errors)
     slopes = np.zeros(2)
     adjoint = 2.0 * left_out.errors(blocks, errors)
-    pulled = P @ adjoint
-    pushed = left_out.outer(errors, adjoint) @ P
-    slopes[1] = ridge * (np.vdot(P, pushed) - np.vdot(pulled, solution))
+    P_adjoint = P @ adjoint
+    outer_P = left_out.outer(errors, adjoint) @ P
+    slopes[1] = ridge * (np.vdot(P, outer_P) - np.vdot(P_adjoint, solution))
     if slope is not None:
         slope *= centring.roots[:, np.newaxis]
         slope *= centring.roots
-        slopes[0] = np.vdot(P @ pushed, slope) - np.vdot(pulled, slope @ solution)
+        slopes[0] = np.vdot(P @ outer_P, slope) - np.vdot(P_adjoint, slope @ solution)
     return value, slopes
 
 
@@ -121,22 +135,22 @@ def press_of_features(
     copies: Array | None = None,
     least_ridge: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Return what `press` does, from the features of the rows where there are fewer of them.
+    """Return PRESS and its slopes as `press` does, computed in feature space, for fewer features than rows.
 
     With εP = 1 − GM⁻¹Gᵀ − qqᵀ (`polymargin.solvers.thin`), its derivatives in log ε and log gamma are εVVᵀ and
     −εV diag(order) Vᵀ, where V = GM⁻¹.
     """
     weights, rows = matrix.weights, matrix.rows
-    _check_ridge(ridge, least_ridge, matrix.lift(gamma), matrix.magnitude(gamma))
+    _check_ridge(ridge, least_ridge, matrix.bias_eigenvalue(gamma), matrix.magnitude(gamma))
     shares = weights / matrix.total
     centred = np.sqrt(weights)[:, np.newaxis] * (targets - shares @ targets)
     explained = rows @ leverage_products(matrix, gamma, ridge)  # V, its columns multiplied by the scales
     weighed = rows.T @ centred
     residuals = centred - explained @ weighed
     rest = 1.0 - np.einsum("nd,nd->n", explained, rows) - shares
-    value, pull, push = _left_out(weights, copies, residuals, rest)
-    of_features = np.einsum("dl,dl->d", explained.T @ pull, explained.T @ centred)
-    of_features -= push @ np.square(explained)
+    value, adjoint, leverage_adjoint = _left_out(weights, copies, residuals, rest)
+    of_features = np.einsum("dl,dl->d", explained.T @ adjoint, explained.T @ centred)
+    of_features -= leverage_adjoint @ np.square(explained)
     of_features *= ridge / matrix.powers(gamma)
     return value, np.array([-(matrix.orders @ of_features), of_features.sum()])
 
@@ -144,7 +158,7 @@ def press_of_features(
 def _left_out(
     weights: Array, copies: Array | None, residuals: Array, rest: Array
 ) -> tuple[Array, Array, Array]:
-    """Return the PRESS of every column, shape (L,), and how it rises with the residuals and falls with the rest.
+    """Return the PRESS of every column, shape (L,), and the derivatives of their sum.
 
     Parameters
     ----------
@@ -156,6 +170,15 @@ def _left_out(
         ε ã, the residuals times √s.
     rest : ndarray of shape (n,)
         ε Pᵢᵢ, one minus the leverages.
+
+    Returns
+    -------
+    press : ndarray of shape (L,)
+        PRESS.
+    adjoint : ndarray of shape (n, L)
+        The derivatives of its sum in the residuals.
+    leverage_adjoint : ndarray of shape (n,)
+        The derivatives in the leverages, not negative.
     """
     copies = np.ones_like(weights) if copies is None else copies
     rest = (copies - 1.0 + rest)[:, np.newaxis]
@@ -164,21 +187,21 @@ def _left_out(
     enlarged = (copies / np.sqrt(weights))[:, np.newaxis] / rest
     errors = enlarged * residuals
     weighted = weights[:, np.newaxis] * errors
-    push = 2.0 * np.einsum("nl,nl->n", weighted, errors) / rest[:, 0]
-    return np.einsum("nl,nl->l", weighted, errors), 2.0 * weighted * enlarged, push
+    leverage_adjoint = 2.0 * np.einsum("nl,nl->n", weighted, errors) / rest[:, 0]
+    return np.einsum("nl,nl->l", weighted, errors), 2.0 * weighted * enlarged, leverage_adjoint
 
 
-def _check_ridge(ridge: float, least_ridge: float, lift: float, magnitude: float) -> None:
-    """Refuse, with LinAlgError, a ridge at which rounding decides."""
-    if least_ridge and ridge < 0.5 * max(least_ridge * lift, CANCELLED * magnitude):
+def _check_ridge(ridge: float, least_ridge: float, bias_eigenvalue: float, magnitude: float) -> None:
+    """Raise LinAlgError for a ridge so small that rounding errors dominate."""
+    if least_ridge and ridge < 0.5 * max(least_ridge * bias_eigenvalue, CANCELLED * magnitude):
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
 
 
 def unbiased_inverse(A: Array, centring: Centring, ridge: float) -> Array:
-    """Return P, the inverse of A + ε without the bias direction; A is overwritten."""
+    """Return P, the inverse of A + ε with the bias direction projected out; A is overwritten."""
     A[np.diag_indices_from(A)] += ridge
     if not _lapack.factor(A):
         raise np.linalg.LinAlgError("the ridge is too small for this matrix")
     P = symmetric_inverse(A)
-    add_outer(P, -1.0 / (centring.lift + ridge), centring.bias_direction)
+    add_outer(P, -1.0 / (centring.bias_eigenvalue + ridge), centring.bias_direction)
     return P

@@ -30,7 +30,7 @@ _SIMILAR = 0.8
 _SMALL = 48
 
 
-class Part(NamedTuple):
+class SampledGroup(NamedTuple):
     """Some of the rows that some columns of the codebook share.
 
     Attributes
@@ -66,13 +66,13 @@ class Path(NamedTuple):
         The logarithms of the ridges, ascending.
     costs : ndarray of shape (R, p, L)
         The criterion, summed over rows.
-    lifts, magnitudes : ndarray of shape (p,)
+    bias_eigenvalues, magnitudes : ndarray of shape (p,)
         The mean eigenvalue of every group's matrix, and the trace of the kernel matrix before centring.
     """
 
     log_ridges: Array
     costs: Array
-    lifts: Array
+    bias_eigenvalues: Array
     magnitudes: Array
 
 
@@ -83,13 +83,13 @@ class Samples:
     ----------
     kernel : Kernel
         The kernel.
-    groups : sequence of Part
+    groups : sequence of SampledGroup
         The sampled rows of every group: m of them, for L columns, with the kernel's base matrix or their features.
     least_ridge : float
         The least ridge to consider, in multiples of the mean eigenvalue.
     """
 
-    def __init__(self, kernel: Kernel, groups: Sequence[Part], least_ridge: float = RIDGE_LIMITS[0]):
+    def __init__(self, kernel: Kernel, groups: Sequence[SampledGroup], least_ridge: float = RIDGE_LIMITS[0]):
         self.kernel, self.groups, self.least_ridge = kernel, groups, least_ridge
         self.n_columns = max(part.targets.shape[1] for part in groups)
         self.totals = np.array([float(part.weights.sum()) for part in groups])
@@ -113,7 +113,7 @@ class Samples:
         if ridge is not None:
             return ridge, float(costs[0])
         used = mask.any(axis=1)
-        low, high = self._limits(path.lifts[used], path.magnitudes[used])
+        low, high = self._limits(path.bias_eigenvalues[used], path.magnitudes[used])
         inside = (path.log_ridges >= low - 1e-9) & (path.log_ridges <= high + 1e-9)
         grid, costs = path.log_ridges[inside], costs[inside]
         best = int(np.argmin(costs))
@@ -123,34 +123,37 @@ class Samples:
         lowest = vertex(grid[around], np.log(np.maximum(costs[around], 1e-300)))
         return float(np.exp(lowest)), float(costs[best])
 
-    def _limits(self, lifts: Array, magnitudes: Array) -> tuple[float, float]:
+    def _limits(self, bias_eigenvalues: Array, magnitudes: Array) -> tuple[float, float]:
         """Return the logarithms of the least and the largest ridge to consider."""
-        scale = float(np.mean(lifts))
+        scale = float(np.mean(bias_eigenvalues))
         low = float(np.log(max(self.least_ridge * scale, CANCELLED * float(magnitudes.max()))))
         return low, max(float(np.log(RIDGE_LIMITS[1] * scale)), low + np.log(10.0))
 
-    def _grid(self, lifts: Array, magnitudes: Array, per_decade: int) -> Array:
+    def _grid(self, bias_eigenvalues: Array, magnitudes: Array, per_decade: int) -> Array:
         """Return the logarithms of ridges that serve any of the groups."""
-        limits = [self._limits(lifts[[number]], magnitudes[[number]]) for number in range(lifts.size)]
-        limits.append(self._limits(lifts, magnitudes))
+        limits = [
+            self._limits(bias_eigenvalues[[number]], magnitudes[[number]])
+            for number in range(bias_eigenvalues.size)
+        ]
+        limits.append(self._limits(bias_eigenvalues, magnitudes))
         return log_grid(min(low for low, _ in limits), max(high for _, high in limits), per_decade)
 
     def _along(self, criterion: Criterion, gamma: float, ridge: float | None) -> Path:
         stacks = [
             (numbers, _Stack(self.kernel, [self.groups[n] for n in numbers])) for numbers in self._stacked()
         ]
-        lifts, magnitudes = np.empty(len(self.groups)), np.empty(len(self.groups))
+        bias_eigenvalues, magnitudes = np.empty(len(self.groups)), np.empty(len(self.groups))
         decomposed = []
         for numbers, stack in stacks:
             spectra = stack.spectra(gamma)
-            lifts[numbers], magnitudes[numbers] = spectra.lifts, spectra.magnitudes
+            bias_eigenvalues[numbers], magnitudes[numbers] = spectra.bias_eigenvalues, spectra.magnitudes
             decomposed.append((numbers, stack, spectra))
-        grid = np.log([ridge]) if ridge is not None else self._grid(lifts, magnitudes, PER_DECADE)
+        grid = np.log([ridge]) if ridge is not None else self._grid(bias_eigenvalues, magnitudes, PER_DECADE)
         costs = np.zeros((grid.size, len(self.groups), self.n_columns))
         for numbers, stack, spectra in decomposed:
             found = self._costs(numbers, stack, criterion, spectra, np.exp(grid))
             costs[:, numbers, : found.shape[2]] = found
-        return Path(grid, costs, lifts, magnitudes)
+        return Path(grid, costs, bias_eigenvalues, magnitudes)
 
     def _costs(
         self, numbers: Array, stack: _Stack, criterion: Criterion, spectra: _Spectra, ridges: Array
@@ -195,7 +198,11 @@ class GroupedSamples(Samples):
             solution = vectors @ (inverses[:, np.newaxis] * loadings)
             blocks = []
             for rows, part in zip(left_out.blocks, parts, strict=True):
-                bias = q[rows][:, :, np.newaxis] * q[rows][:, np.newaxis, :] / (spectra.lifts[0] + ridge)
+                bias = (
+                    q[rows][:, :, np.newaxis]
+                    * q[rows][:, np.newaxis, :]
+                    / (spectra.bias_eigenvalues[0] + ridge)
+                )
                 blocks.append((part * inverses) @ part.swapaxes(1, 2) - bias)
             try:
                 errors = left_out.errors(blocks, solution)
@@ -212,7 +219,7 @@ class _Spectra(NamedTuple):
     eigenvalues: Array
     vectors: Array
     loadings: Array
-    lifts: Array
+    bias_eigenvalues: Array
     magnitudes: Array
 
 
@@ -223,7 +230,7 @@ class _Stack:
     nothing.
     """
 
-    def __init__(self, kernel: Kernel, groups: Sequence[Part]):
+    def __init__(self, kernel: Kernel, groups: Sequence[SampledGroup]):
         self.kernel = kernel
         p, m = len(groups), max(part.weights.size for part in groups)
         n_columns = max(part.targets.shape[1] for part in groups)
@@ -279,24 +286,26 @@ class _Stack:
         if not self._plain:
             K *= self._roots[:, :, np.newaxis]
             K *= self._roots[:, np.newaxis, :]
-        lifts = np.einsum("pii->p", K) / np.maximum(self.totals - 1.0, 1.0)
-        lifts[~(lifts > 0.0)] = 1.0
-        K += (lifts[:, np.newaxis] * self.direction)[:, :, np.newaxis] * self.direction[:, np.newaxis]
+        bias_eigenvalues = np.einsum("pii->p", K) / np.maximum(self.totals - 1.0, 1.0)
+        bias_eigenvalues[~(bias_eigenvalues > 0.0)] = 1.0
+        K += (bias_eigenvalues[:, np.newaxis] * self.direction)[:, :, np.newaxis] * self.direction[
+            :, np.newaxis
+        ]
         eigenvalues, vectors = np.linalg.eigh(K)
         loadings = np.swapaxes(vectors, 1, 2) @ self._targets
-        return _Spectra(np.maximum(eigenvalues, 0.0), vectors, loadings, lifts, magnitudes)
+        return _Spectra(np.maximum(eigenvalues, 0.0), vectors, loadings, bias_eigenvalues, magnitudes)
 
     def _of_features(self, gamma: float) -> _Spectra:
         """Decompose GᵀG, which has the same eigenvalues but for zeros (`polymargin.solvers.thin`)."""
         scales = np.stack([matrix.scales(gamma) for matrix in self._thin])[:, :, np.newaxis]
         products = scales * np.stack([matrix.products for matrix in self._thin]) * np.swapaxes(scales, 1, 2)
         _check_finite(products)
-        lifts = np.array([matrix.lift(gamma) for matrix in self._thin])
+        bias_eigenvalues = np.array([matrix.bias_eigenvalue(gamma) for matrix in self._thin])
         magnitudes = np.array([matrix.magnitude(gamma) for matrix in self._thin])
         eigenvalues, vectors = np.linalg.eigh(products)
         turned = self._rows @ (scales * vectors)
         loadings = np.swapaxes(turned, 1, 2) @ self._targets
-        return _Spectra(np.maximum(eigenvalues, 0.0), turned, loadings, lifts, magnitudes)
+        return _Spectra(np.maximum(eigenvalues, 0.0), turned, loadings, bias_eigenvalues, magnitudes)
 
     def costs(self, criterion: Criterion, spectra: _Spectra, ridges: Array) -> Array:
         """Return the criterion, summed over rows, for several ridges, groups and columns, shape (R, p, L)."""
@@ -325,7 +334,7 @@ class _Stack:
         bias = np.square(self.direction)[:, :, np.newaxis]
         if self._thin:
             return self._targets[:, :, np.newaxis, :] - solution, 1.0 - diagonal - bias
-        diagonal -= bias / (spectra.lifts[:, np.newaxis] + ridges)[:, np.newaxis, :]
+        diagonal -= bias / (spectra.bias_eigenvalues[:, np.newaxis] + ridges)[:, np.newaxis, :]
         return ridges[:, np.newaxis] * solution, ridges * diagonal
 
 

@@ -13,11 +13,11 @@ from polymargin.kernels import Kernel
 
 Array = NDArray[Any]
 
-__all__ = ["Block", "CrossValidation", "Surface"]
+__all__ = ["CrossValidation", "GridScores", "Surface"]
 
 
 @dataclass(frozen=True)
-class Block:
+class GridScores:
     """Scores on a rectangle of the grid, shape (F, M, V, G, n_C): folds, choosers, kernels, gammas, Cs.
 
     Attributes
@@ -38,7 +38,7 @@ class Trial(Protocol):
     n_choosers: int
     variants: list[Kernel]
 
-    def __call__(self, C: Array, gamma: Array, choosers: Array) -> Block:
+    def __call__(self, C: Array, gamma: Array, choosers: Array) -> GridScores:
         """Return the scores of some choosers on a rectangle of the grid."""
         ...
 
@@ -180,7 +180,7 @@ class Surface:
         def joined(old: Array, more: Array, along: int) -> Array:
             return np.concatenate([more, old] if below else [old, more], axis=along)
 
-        self.block = Block(
+        self.block = GridScores(
             joined(self.block.right, added.right, axis), joined(self.block.hinge, added.hinge, axis)
         )
         if axis == 3:

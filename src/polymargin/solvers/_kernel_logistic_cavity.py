@@ -202,19 +202,19 @@ class _WithoutParts:
     def solved(self) -> Array:
         """Return Δ = Σu, by Newton's method in u with halved steps."""
         weight = self.left.sum(axis=2, keepdims=True)
-        pull = self.counts - self.counts.sum(axis=2, keepdims=True) * softmax(self.logits, axis=2)
+        residuals = self.counts - self.counts.sum(axis=2, keepdims=True) * softmax(self.logits, axis=2)
         # The first step is that of the problem without the parts, which ends it where the cells have no others.
-        step = self._step(self.left - weight * softmax(self.logits, axis=2) - pull, weight, self.logits)
+        step = self._step(self.left - weight * softmax(self.logits, axis=2) - residuals, weight, self.logits)
         delta = self._spread(step)
         if not weight.any():
             return delta
-        u, value = np.zeros_like(step), self._objective(np.zeros_like(step), pull, weight)
+        u, value = np.zeros_like(step), self._objective(np.zeros_like(step), residuals, weight)
         for _ in range(_STEPS):
-            lengths, value = self._lengths(u, step, value, pull, weight)
+            lengths, value = self._lengths(u, step, value, residuals, weight)
             u = u + lengths[:, np.newaxis, np.newaxis] * step
             delta = self._spread(u)
             f = self.logits + delta
-            rest = self._bent(delta) + self.left - weight * softmax(f, axis=2) - pull - u
+            rest = self._bent(delta) + self.left - weight * softmax(f, axis=2) - residuals - u
             unsolved = np.abs(rest).max(axis=(1, 2)) > _TOL * np.maximum(weight.max(axis=(1, 2)), 1.0)
             if not (unsolved & (lengths > 0.0)).any():
                 break
@@ -222,14 +222,14 @@ class _WithoutParts:
         return delta
 
     def _lengths(
-        self, u: Array, step: Array, value: Array, pull: Array, weight: Array
+        self, u: Array, step: Array, value: Array, residuals: Array, weight: Array
     ) -> tuple[Array, Array]:
         """Return how far to go along the steps, and the objectives there; none may rise beyond rounding."""
         lengths = np.zeros(len(u))
 
         def along(length: float, rows: Array) -> Array:
             lengths[rows] = length
-            return self._objective(u + lengths[:, np.newaxis, np.newaxis] * step, pull, weight)[rows]
+            return self._objective(u + lengths[:, np.newaxis, np.newaxis] * step, residuals, weight)[rows]
 
         slack = _ROUNDING * np.abs(value)
         return backtrack_rows(along, value, np.zeros_like(value), slack=slack, trials=_HALVINGS)
@@ -243,12 +243,12 @@ class _WithoutParts:
         system = np.eye(size) + system.reshape(n_problems, size, size)
         return np.linalg.solve(system, rest.reshape(n_problems, size, 1)).reshape(f.shape)
 
-    def _objective(self, u: Array, pull: Array, weight: Array) -> Array:
+    def _objective(self, u: Array, residuals: Array, weight: Array) -> Array:
         delta = self._spread(u)
         f = self.logits + delta
         quadratic = 0.5 * np.einsum("isk,isk->i", u - self._bent(delta), delta)
         loss = (weight[:, :, 0] * logsumexp(f, axis=2)).sum(axis=1) - np.einsum("isk,isk->i", self.left, f)
-        return quadratic + np.einsum("isk,isk->i", pull, delta) + loss
+        return quadratic + np.einsum("isk,isk->i", residuals, delta) + loss
 
     def _spread(self, u: Array) -> Array:
         """Return Σu."""

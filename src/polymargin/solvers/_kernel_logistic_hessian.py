@@ -131,8 +131,8 @@ class _Classes(Hessian):
         self.bias_system = S + np.trace(S) / n_classes**2
 
     def _solved(self, right: Array, sums: Array) -> tuple[Array, Array]:
-        pushed = self.Q @ right
-        through = np.stack([E @ column for E, column in zip(self.E, pushed.T, strict=True)], axis=1)
+        Q_right = self.Q @ right
+        through = np.stack([E @ column for E, column in zip(self.E, Q_right.T, strict=True)], axis=1)
         shared = self._solve(through.sum(axis=1))
         da = right - through + np.stack([E @ shared for E in self.E], axis=1)
         db = np.linalg.solve(self.bias_system, sums + da.sum(axis=0))

@@ -12,7 +12,7 @@ from polymargin.solvers._softmax_steps import NewtonSteps
 Array = NDArray[Any]
 
 #: A feature whose root mean square is below this is silent.
-_SILENT = 1e-100
+_ZERO = 1e-100
 
 
 class Problem:
@@ -126,8 +126,8 @@ class Problem:
         B = self.coefficients(gradient)
         np.multiply(self.ridge, self.coefficients(theta), out=B)
         B += residuals @ self.A.T
-        pull = 0.0 if self.W is None else float(np.vdot(self.W, residuals))
-        gradient[-1] = pull + self.scale_ridge * (theta[-1] - self.anchor_unit)
+        scale_gradient = 0.0 if self.W is None else float(np.vdot(self.W, residuals))
+        gradient[-1] = scale_gradient + self.scale_ridge * (theta[-1] - self.anchor_unit)
         return gradient
 
     def measure(self, gradient: Array) -> float:
@@ -138,7 +138,7 @@ class Problem:
 
 def _powers_of_two(sizes: Any) -> tuple[Any, Any]:
     """Return the powers of two near sizes, and what sizes are in these units; silence is left alone."""
-    heard = sizes > _SILENT
+    heard = sizes > _ZERO
     units = np.exp2(np.rint(np.log2(np.where(heard, sizes, 1.0))))
     return units, np.where(heard, sizes, 1.0) / units
 

@@ -88,9 +88,9 @@ class NewtonSteps:
         diagonal = H.ravel()[:: size + 2]
         diagonal[:size] += self.ridge.ravel()
         if self.W is not None:
-            pull = self.mass * P * (self.W - np.einsum("ki,ki->i", P, self.W))
-            H[size, :size] = (pull @ self.A.T).ravel()
-            diagonal[size] = self.scale_ridge + np.vdot(pull, self.W)
+            scale_column = self.mass * P * (self.W - np.einsum("ki,ki->i", P, self.W))
+            H[size, :size] = (scale_column @ self.A.T).ravel()
+            diagonal[size] = self.scale_ridge + np.vdot(scale_column, self.W)
         # A little more on the diagonal: adding a constant to all logits changes nothing, and where no ridge says so
         # either, rounding must not decide.
         diagonal[:] = np.where(diagonal > 0.0, (1.0 + 1e-12) * diagonal, 1.0)
@@ -166,8 +166,8 @@ class _SharedInverse:
         self.factor = factor if info == 0 else None
         self.shape, self.scale = steps.ridge.shape, steps.scale_ridge
         if steps.W is not None:
-            pull = P * (steps.W - np.einsum("ki,ki->i", P, steps.W))
-            self.scale += float(steps.mass @ np.einsum("ki,ki->i", pull, steps.W))
+            scale_column = P * (steps.W - np.einsum("ki,ki->i", P, steps.W))
+            self.scale += float(steps.mass @ np.einsum("ki,ki->i", scale_column, steps.W))
         if not self.scale > 0.0:
             self.scale = 1.0
 

@@ -39,7 +39,7 @@ class Centring:
         r, the weighted mean of every row of the Gram matrix.
     grand_mean : float
         g, the weighted mean of r.
-    lift : float
+    bias_eigenvalue : float
         κ, the eigenvalue of A that belongs to q.
 
     See Also
@@ -57,7 +57,7 @@ class Centring:
     total: float
     row_means: Array
     grand_mean: float
-    lift: float
+    bias_eigenvalue: float
 
     @property
     def roots(self) -> Array:
@@ -67,7 +67,7 @@ class Centring:
     @property
     def centred_trace(self) -> float:
         """The sum of the eigenvalues of A but for κ."""
-        return self.lift * max(self.total - 1.0, 1.0)
+        return self.bias_eigenvalue * max(self.total - 1.0, 1.0)
 
     @property
     def trace(self) -> float:
@@ -155,11 +155,11 @@ def centre(K: Array, weights: Array) -> tuple[Centring, Array]:
     if (weights != 1.0).any():
         K *= roots[:, np.newaxis]
         K *= roots[np.newaxis, :]
-    lift = float(np.trace(K)) / max(total - 1.0, 1.0)
-    if not lift > 0.0:
-        lift = 1.0
-    add_outer(K, lift / total, roots)
-    return Centring(weights, total, row_means, grand_mean, lift), np.asfortranarray(K.T)
+    bias_eigenvalue = float(np.trace(K)) / max(total - 1.0, 1.0)
+    if not bias_eigenvalue > 0.0:
+        bias_eigenvalue = 1.0
+    add_outer(K, bias_eigenvalue / total, roots)
+    return Centring(weights, total, row_means, grand_mean, bias_eigenvalue), np.asfortranarray(K.T)
 
 
 def add_outer(A: Array, factor: float, vector: Array) -> None:

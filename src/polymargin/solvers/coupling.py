@@ -319,8 +319,8 @@ class _Sides:
         smooth = p.shape[1] * np.log(p.sum(axis=1)) - np.log(p).sum(axis=1)
         return distances @ self.weights + self.prior * smooth
 
-    def _pulls(self, p: Array, r: Array) -> tuple[Array, Array]:
-        """Return what pulls every class up and down; in a stationary point they are equal."""
+    def _balance_terms(self, p: Array, r: Array) -> tuple[Array, Array]:
+        """Return the positive and the negative terms of the gradient of every class, equal at a stationary point."""
         above, below, both = self._shares(p)
         up = (self.weights * r / above) @ self.plus.T + (self.weights * (1.0 - r) / below) @ self.minus.T
         down = (self.weights / both) @ (self.plus + self.minus).T
@@ -380,7 +380,7 @@ class _Sides:
         active = np.arange(len(r))
         for _ in range(MAX_ITER):
             q, s = p[active], r[active]
-            up, down = self._pulls(q, s)
+            up, down = self._balance_terms(q, s)
             gradient = down - up
             # Huang, Weng and Lin's step never lets the distance grow. Newton's come last: of equals the last is taken,
             # and near the end it is Newton's in θ that doubles the digits.

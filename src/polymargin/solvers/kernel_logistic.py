@@ -317,9 +317,9 @@ def _newton(
         f = smooth + b
         value = _objective(f, smooth, a, targets, weights)
         P = softmax(f, axis=1)
-        pull = weights[:, np.newaxis] * (targets - P)
-        rest = pull - a
-        bias_gradient = pull.sum(axis=0)
+        residuals = weights[:, np.newaxis] * (targets - P)
+        rest = residuals - a
+        bias_gradient = residuals.sum(axis=0)
         energy = float(np.vdot(rest, Q @ rest))
         if energy < -_NEGATIVE * float(np.vdot(rest, rest)) * np.abs(np.diagonal(Q)).max():
             raise np.linalg.LinAlgError(INDEFINITE)

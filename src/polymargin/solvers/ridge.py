@@ -379,7 +379,7 @@ def unbiased_diagonal(factor: Factor, centring: Centring, ridges: Array) -> Arra
     -------
     ndarray of shape (n, L)
     """
-    bias = np.square(centring.bias_direction)[:, np.newaxis] / (centring.lift + ridges)
+    bias = np.square(centring.bias_direction)[:, np.newaxis] / (centring.bias_eigenvalue + ridges)
     return factor.inverse_diagonal() - bias
 
 
@@ -414,10 +414,10 @@ def left_out_errors(
     """
     if left_out is None or left_out.single:
         return solution / (unbiased_diagonal(factor, centring, ridges) if diagonal is None else diagonal)
-    lifted = centring.lift + ridges
+    shifted_bias = centring.bias_eigenvalue + ridges
     q = centring.bias_direction
     blocks = factor.inverse_blocks(left_out)
     for rows, P in zip(left_out.blocks, blocks, strict=True):
         bias = q[rows][:, :, np.newaxis] * q[rows][:, np.newaxis, :]
-        P -= bias / lifted[0] if P.ndim == 3 else bias[..., np.newaxis] / lifted
+        P -= bias / shifted_bias[0] if P.ndim == 3 else bias[..., np.newaxis] / shifted_bias
     return left_out.errors(blocks, solution)

@@ -87,7 +87,7 @@ def solve_dichotomies(
     See Also
     --------
     solve_dichotomies_path : Several boxes.
-    polymargin.solvers.smo_expansion.Expansion : The decision functions.
+    polymargin.solvers.smo_expansion.KernelExpansion : The decision functions.
 
     Examples
     --------

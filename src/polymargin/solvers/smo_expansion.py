@@ -18,12 +18,12 @@ Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Block:
+class CoefficientBlock:
     """Where the coefficients are not zero: some support vectors, and the functions that they enter.
 
     Examples
     --------
-    >>> Block(slice(0, 2), np.array([0]), np.ones((2, 1))).coefficients.shape
+    >>> CoefficientBlock(slice(0, 2), np.array([0]), np.ones((2, 1))).coefficients.shape
     (2, 1)
     """
 
@@ -33,7 +33,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Expansion:
+class KernelExpansion:
     """All decision functions f_l(x) = Σ_i B_il K(x_i, x) + b_l over the union of their support vectors.
 
     Attributes
@@ -42,7 +42,7 @@ class Expansion:
         Rows of the training set, those that take part in the same problems side by side.
     intercepts : array of shape (L,)
         b.
-    blocks : list of Block
+    blocks : list of CoefficientBlock
         B, float64. Rows of one class take part in the same problems, so in one-vs-one B has one block of K
         − 1 columns for each of the K classes; in one-vs-all it is one block.
 
@@ -52,17 +52,19 @@ class Expansion:
 
     Examples
     --------
-    >>> block = Block(slice(0, 2), np.array([0]), np.array([[1.0], [-1.0]]))
-    >>> Expansion(np.array([0, 2]), np.array([0.5]), [block]).evaluate([[3.0, 9.0, 1.0]])
+    >>> block = CoefficientBlock(slice(0, 2), np.array([0]), np.array([[1.0], [-1.0]]))
+    >>> KernelExpansion(np.array([0, 2]), np.array([0.5]), [block]).evaluate([[3.0, 9.0, 1.0]])
     array([[2.5]])
     """
 
     support: Index
     intercepts: Array
-    blocks: list[Block]
+    blocks: list[CoefficientBlock]
 
     @classmethod
-    def join(cls, n_rows: int, problems: Sequence[Dichotomy], solutions: Sequence[Solution]) -> Expansion:
+    def join(
+        cls, n_rows: int, problems: Sequence[Dichotomy], solutions: Sequence[Solution]
+    ) -> KernelExpansion:
         """Join the solutions of ``problems`` on a training set of n_rows rows.
 
         Parameters
@@ -76,7 +78,7 @@ class Expansion:
 
         Returns
         -------
-        Expansion
+        KernelExpansion
 
         Examples
         --------
@@ -84,7 +86,7 @@ class Expansion:
         >>> x = np.array([[-2.0], [-1.0], [1.0], [3.0]])
         >>> problems = [Dichotomy([1, 1, -1, -1], 10.0), Dichotomy([1, -1], 10.0, rows=np.array([2, 3]))]
         >>> solutions = solve_dichotomies(x @ x.T, problems)
-        >>> Expansion.join(4, problems, solutions).evaluate(x[1:] @ x.T).round(3)
+        >>> KernelExpansion.join(4, problems, solutions).evaluate(x[1:] @ x.T).round(3)
         array([[ 1.,  3.],
                [-1.,  1.],
                [-3., -1.]])
@@ -109,7 +111,9 @@ class Expansion:
         blocks = []
         for start, stop in zip([0, *ends], ends, strict=False):
             columns = np.flatnonzero(takes_part[order[start]])
-            blocks.append(Block(slice(start, stop), columns, dense[np.ix_(order[start:stop], columns)]))
+            blocks.append(
+                CoefficientBlock(slice(start, stop), columns, dense[np.ix_(order[start:stop], columns)])
+            )
         return cls(support[order], np.array([solution.intercept for solution in solutions]), blocks)
 
     @property
@@ -168,7 +172,7 @@ class Expansion:
         return values
 
 
-def _add_block(values: Array, K: NDArray[Any], block: Block) -> None:
+def _add_block(values: Array, K: NDArray[Any], block: CoefficientBlock) -> None:
     """Add what one block contributes, from kernel values K, to ``values`` in place; sums are in float64."""
     product = K.astype(np.float64, copy=False) @ block.coefficients
     if block.columns.size == values.shape[1]:

@@ -21,7 +21,7 @@ from polymargin.solvers._smo_rows import RowCache, RowSource
 
 Array = NDArray[Any]
 #: Scaled features, transposed, shape (d', n), and −½|x|² of their columns.
-Features = tuple[Array, Array]
+ScaledFeatures = tuple[Array, Array]
 
 _KINDS = {
     "linear": kernels.LINEAR,
@@ -256,7 +256,7 @@ class LazyGram:
             self.kind, table, nothing, no_runs, half_norms, diagonal, series, self.coef0, self.degree
         )
 
-    def features(self, X: Array) -> Features:
+    def features(self, X: Array) -> ScaledFeatures:
         """Return new rows in the form that `between` takes.
 
         Parameters
@@ -273,7 +273,7 @@ class LazyGram:
             raise ValueError(f"the rows have {X.shape[1]} features, the support vectors {self.n_features}")
         return self._features(X, self.dtype)
 
-    def panel(self, rows: Array) -> Features:
+    def panel(self, rows: Array) -> ScaledFeatures:
         """Return training rows in the form that `between` takes.
 
         Parameters
@@ -287,7 +287,7 @@ class LazyGram:
         """
         return np.take(self._table, rows, axis=1), self._half_norms[rows]
 
-    def between(self, left: Features, right: Features) -> Array:
+    def between(self, left: ScaledFeatures, right: ScaledFeatures) -> Array:
         """Return the kernel values between two sets of rows, shape (m, n).
 
         Parameters
@@ -333,7 +333,7 @@ class LazyGram:
         in_blocks(write_rows, n, n_threads)
         return K
 
-    def _features(self, X: Array, dtype: DTypeLike) -> Features:
+    def _features(self, X: Array, dtype: DTypeLike) -> ScaledFeatures:
         """Return X centred, scaled and transposed, shape (d', m), and −½|x|² of its columns.
 
         The scale absorbs gamma and, where an exponential follows, the change of base: with x' = x √(2γ
@@ -358,7 +358,7 @@ class LazyGram:
         squares = np.einsum("dn,dn->n", table, table)
         return squares if self.kernel == "linear" else (squares + table.dtype.type(self.coef0)) ** self.degree
 
-    def _write_block(self, block: Array, left: Features, right: Features) -> None:
+    def _write_block(self, block: Array, left: ScaledFeatures, right: ScaledFeatures) -> None:
         """Write the kernel values between two sets of rows into ``block``."""
         if self.kind == kernels.LAPLACIAN:
             kernels.l1_block(block, np.ascontiguousarray(left[0]), np.ascontiguousarray(right[0]))

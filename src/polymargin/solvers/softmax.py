@@ -178,7 +178,7 @@ def smooth_targets(class_index: Array, n_classes: int, mass: float = 0.0) -> Arr
     return targets
 
 
-def few_features(features: Array) -> tuple[Array, Array]:
+def reduced_features(features: Array) -> tuple[Array, Array]:
     """Return no more features than rows, Y (n×r), and V (d×r) with orthonormal columns such that X = Y Vᵀ.
 
     A map C of Y is the map V C of X, with the same logits and the same norm; no other map of X with these logits is
@@ -267,7 +267,7 @@ def fit_softmax(
         targets = smooth_targets(targets, n_classes)
     features = np.asarray(features)
     if np.ndim(ridge) == 0 and features.shape[1] > 1.5 * features.shape[0]:
-        features, back = few_features(features)
+        features, back = reduced_features(features)
         start = None if start is None else replace(start, coef=back.T @ start.coef)
     else:
         back = None

@@ -75,7 +75,7 @@ class ThinMatrix:
         """
         return np.sqrt(self.powers(gamma))
 
-    def lift(self, gamma: float) -> float:
+    def bias_eigenvalue(self, gamma: float) -> float:
         """Return κ, the mean eigenvalue of A.
 
         Parameters
@@ -88,8 +88,8 @@ class ThinMatrix:
         float
         """
         trace = float(self.powers(gamma) @ np.diagonal(self.products))
-        lift = trace / max(self.total - 1.0, 1.0)
-        return lift if lift > 0.0 else 1.0
+        bias_eigenvalue = trace / max(self.total - 1.0, 1.0)
+        return bias_eigenvalue if bias_eigenvalue > 0.0 else 1.0
 
     def magnitude(self, gamma: float) -> float:
         """Return the weighted sum of K(x, x), from before centring.
@@ -122,7 +122,9 @@ class ThinMatrix:
         among_means = float(scaled @ self.means)
         roots = np.sqrt(self.weights)
         row_means = self.rows @ scaled / roots + (among_means + self._constant)
-        return Centring(self.weights, self.total, row_means, among_means + self._constant, self.lift(gamma))
+        return Centring(
+            self.weights, self.total, row_means, among_means + self._constant, self.bias_eigenvalue(gamma)
+        )
 
     def lower(self, gamma: float, ridge: float) -> Array:
         """Return the Cholesky factor L of M, in Fortran order.
@@ -175,7 +177,7 @@ class ThinMatrix:
             rest = 1.0 - np.einsum("nd,nd->n", half, half) - self.weights / self.total
         if not rest.min() > _LEAST_REST:
             return None
-        return ThinFactor(self, scales, lower, rest, self.lift(gamma), ridge, n_columns)
+        return ThinFactor(self, scales, lower, rest, self.bias_eigenvalue(gamma), ridge, n_columns)
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ class ThinFactor:
     scales: Array
     lower: Array
     rest: Array
-    lift: float
+    bias_eigenvalue: float
     ridge: float
     n_columns: int
 
@@ -233,7 +235,7 @@ class ThinFactor:
         ndarray of shape (n, L)
         """
         bias = self.matrix.weights / self.matrix.total
-        diagonal = self.rest / self.ridge + bias / (self.lift + self.ridge)
+        diagonal = self.rest / self.ridge + bias / (self.bias_eigenvalue + self.ridge)
         return np.repeat(diagonal[:, np.newaxis], self.n_columns, axis=1)
 
     def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
@@ -251,7 +253,7 @@ class ThinFactor:
         half = _lapack.solve_factored(self.lower, self.scales[:, np.newaxis] * self.matrix.rows.T)
         half *= self.scales[:, np.newaxis]
         q = np.sqrt(self.matrix.weights / self.matrix.total)
-        bias = 1.0 / (self.lift + self.ridge) - 1.0 / self.ridge
+        bias = 1.0 / (self.bias_eigenvalue + self.ridge) - 1.0 / self.ridge
         blocks = []
         for rows in left_out.blocks:
             block = np.einsum("gid,dgj->gij", self.matrix.rows[rows], half[:, rows], optimize=True)
@@ -270,7 +272,7 @@ class ThinFactor:
         """
         n, D = self.matrix.rows.shape
         of_features = 2.0 * np.log(np.diagonal(self.lower)).sum()
-        value = of_features + (n - 1 - D) * np.log(self.ridge) + np.log(self.lift + self.ridge)
+        value = of_features + (n - 1 - D) * np.log(self.ridge) + np.log(self.bias_eigenvalue + self.ridge)
         return np.full(self.n_columns, value)
 
 

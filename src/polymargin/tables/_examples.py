@@ -15,7 +15,7 @@ from polymargin import _memory
 from polymargin.tables._cells import Kind, NotANumber, holds_texts, numbers, objects, texts
 from polymargin.tables._files import Batch, Table
 from polymargin.tables._labels import label_texts, typed_labels
-from polymargin.tables._scan import Progress, Scan
+from polymargin.tables._scan import ReadProgress, Scan
 
 Array = NDArray[Any]
 
@@ -140,7 +140,7 @@ def read_examples(
     group: str | None = None,
     sample: int | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: ReadProgress | None = None,
 ) -> Examples:
     """Read the labelled rows of a scanned table, or a random sample of them.
 
@@ -260,7 +260,7 @@ def frame_of(
 
 
 def _labelled(
-    scan: Scan, columns: list[str], draw: Callable[[Array], Array], progress: Progress | None
+    scan: Scan, columns: list[str], draw: Callable[[Array], Array], progress: ReadProgress | None
 ) -> Iterator[tuple[Batch, Array]]:
     """Yield the batches with the places of the rows that are drawn from them."""
     for batch in scan.table.batches([*columns, scan.target]):

@@ -13,7 +13,7 @@ from polymargin.tables._files import Batch, Table
 from polymargin.tables._labels import check_labels, check_target, label_texts, too_many
 
 #: Callback with the number of rows read so far and the share of the file, between 0 and 1.
-Progress = Callable[[int, float], None]
+ReadProgress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Scan:
 
 
 def scan_table(
-    table: Table, target: str | None = None, drop: Iterable[str] = (), progress: Progress | None = None
+    table: Table, target: str | None = None, drop: Iterable[str] = (), progress: ReadProgress | None = None
 ) -> Scan:
     """Look at all rows of a table, in batches.
 
