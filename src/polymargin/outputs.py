@@ -1,4 +1,9 @@
-"""Outputs: what the machines say about rows, and how honestly."""
+"""Outputs of the machines, with their provenance.
+
+Throughout the package *honest* means out-of-sample: an honest output of a row comes from machines that were trained
+without this row (leave-one-out) or without its fold (out-of-fold), and an honest probability from a decoder that was
+not fitted to it either (cross-fitting).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from polymargin.dealing import Deal
 
 Array = NDArray[Any]
 
-#: Where outputs come from. A decoder that learns must not learn from ``in_sample`` outputs unless it is told to.
+#: Where outputs come from. A decoder learns from ``in_sample`` outputs only if its parameter ``in_sample`` is set.
 Provenance = Literal["in_sample", "leave_one_out", "out_of_fold", "new"]
 
 
@@ -28,8 +33,8 @@ class Nested:
         The fold of every row.
     margins : ndarray of shape (F, n, L)
         For every fold: of its rows, the margins of machines trained without the fold; of the other rows, those of
-        machines trained without the fold and without the row. A decoder that learns from the latter knows nothing of
-        the labels in the fold.
+        machines trained without the fold and without the row. A decoder fitted to the latter is independent of the
+        labels in the fold.
     """
 
     numbers: Array
@@ -53,16 +58,16 @@ class Outputs:
     margins : ndarray of shape (n, L)
         z, positive on the side of the classes with codeword bit +1.
     provenance : {"in_sample", "leave_one_out", "out_of_fold", "new"}
-        Whether the machines had seen the rows.
+        Whether the machines were trained on the rows.
     variances : ndarray of shape (n, L) or None
-        σ_z², the machine's own uncertainty about z, where it has one.
+        σ_z², the posterior variances of z, for machines that have them.
     noise : ndarray of shape (L,) or None
-        1/ζ, the variance of the targets around z, where the machine has one.
+        1/ζ, the noise variances of the targets around z, for machines that have them.
     norms : ndarray of shape (L,) or None
         ‖w‖, the norms of the machines' weight vectors, where they are known.
     exact : ndarray of shape (n, L) or None
-        Of leave-one-out outputs, the margins as they are. ``margins`` has the leave-one-out shift of the target mean
-        removed: it is anti-correlated with the row's label, and a learned decoder would exploit it.
+        The unchanged leave-one-out margins, where ``margins`` has the leave-one-out shift of the target mean removed:
+        the shift is anti-correlated with the row's label, a leak that a learned decoder would exploit.
     dealt : Deal or None
         The rows in a random order, from which a decoder that cross-fits takes its folds; None: shuffled by itself.
     nested : Nested or None

@@ -1,4 +1,4 @@
-"""What the classifiers share: validation of rows, the kernel and its parameter, and labels from probabilities."""
+"""Base classes of the classifiers: validation of rows, the kernel and its parameter, labels from probabilities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class KernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
 
     #: Whether `fit` takes an n×K matrix of class probabilities for y; their columns are named by ``classes``.
     takes_soft_labels: ClassVar[bool] = False
-    #: Whether the machines take ``class_weight`` by themselves, beside the weights of the rows.
+    #: Whether the machines apply ``class_weight`` themselves, separately from the row weights.
     class_weight_in_box: ClassVar[bool] = False
 
     kernel: Any
@@ -42,7 +42,7 @@ class KernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return resolve_kernel(self.kernel, self.degree, self.coef0)
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
-        """Check what came in; set ``classes_`` and ``support_``, the rows of positive weight."""
+        """Validate the input; set ``classes_`` and ``support_``, the rows of positive weight."""
         kernel = self._kernel
         checked = check_rows(
             self,
@@ -67,8 +67,8 @@ class KernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         return rows.shuffled(self.random_state)
 
     def _new_rows(self, X: ArrayLike) -> Any:
-        """Validate new rows; of a precomputed kernel, keep the columns of the training rows that count."""
-        # The kernel that was fitted decides: the parameter may have been set to another since.
+        """Validate new rows; of a precomputed kernel, keep the columns of the training rows of positive weight."""
+        # The fitted kernel, not the parameter, which may have been changed since.
         precomputed = self.kernel_.precomputed
         rows = validate_data(
             self, X, accept_sparse=False if precomputed else "csr", dtype=np.float64, reset=False

@@ -32,16 +32,15 @@ from polymargin.selection.settings import SearchSettings
 Array = NDArray[Any]
 
 
-#: Where fewer than this share of the rows are different, nested outputs are wanted however many rows there are: the
-#: margin of a row left out leans against its own label, and equal rows make that visible.
+#: If fewer than this share of the rows are distinct, nested outputs are computed for any number of rows: leave-one-out
+#: margins are anti-correlated with the row's own label, and equal rows reveal this leak.
 _DISTINCT = 0.9
 
 
 def candidates(kernel: Any, degree: Any, coef0: float, *, fixed: bool) -> list[Kernel]:
-    """Return the kernels to choose from, which is one where the parameters name it.
+    """Return the candidate kernels; a single one if the parameters name it.
 
-    Where there is no choice, because ``fixed`` parameters mean something else to every kernel, None stands for "rbf",
-    and for degree 3.
+    With ``fixed`` parameters, whose meaning depends on the kernel, None is "rbf", and degree 3.
     """
     if kernel is None:
         if fixed:
@@ -54,18 +53,18 @@ def candidates(kernel: Any, degree: Any, coef0: float, *, fixed: bool) -> list[K
 
 @dataclass(frozen=True)
 class Plan:
-    """How machines are to be trained: the parameters of an estimator that concern them.
+    """The parameters of an estimator that concern the training of its machines.
 
     Attributes
     ----------
     kernels : tuple of Kernel
-        The kernels to choose from, not fitted.
+        The candidate kernels, not fitted.
     C, gamma : float or None
-        Given, or to be selected.
+        Their values; None to select them.
     selection : {"loo", "gcv", "evidence"}
-        By what C and gamma are proposed.
+        The criterion by which C and gamma are proposed.
     shared_parameters : bool
-        Whether all machines have the same.
+        Whether all machines have the same C and gamma.
     settings : SearchSettings
         Width and budget of the search.
     noise_floor : float or None
@@ -86,13 +85,13 @@ class Plan:
 
 
 def _comparable(decoder: Decoder) -> bool:
-    """Tell whether the decoder learns probabilities from honest outputs, so that candidates are compared by them."""
+    """Return whether candidates are compared by log-loss: the decoder learns probabilities out-of-sample."""
     return decoder.learns_probabilities and not decoder.in_sample
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel with its parameters, and how it was judged.
+    """A kernel with its parameters, and its loss.
 
     Attributes
     ----------
@@ -101,7 +100,7 @@ class Candidate:
     C, gamma : ndarray of shape (L,)
         The parameters of every machine.
     smaller : float
-        How many times smaller C is than the one of least PRESS.
+        The factor by which C is smaller than the C of least PRESS.
     loss : float
         The cross-fitted log-loss of the decoder, or the mean squared leave-one-out error where it has none.
     """
@@ -115,18 +114,18 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """The machines that were chosen, and the table of what was tried.
+    """The chosen machines, and the table of candidates.
 
     Attributes
     ----------
     bank : LSSVMBank
         The machines, trained on all rows.
     chosen : Candidate or None
-        Their kernel and parameters; None if there was nothing to compare.
+        Their kernel and parameters; None if there was only one candidate.
     candidates : list of Candidate
-        What was compared, on a sample if there are many rows.
+        The candidates, compared on a sample if there are many rows.
     n_rows : int
-        On how many rows.
+        The number of rows on which they were compared.
     """
 
     bank: LSSVMBank
@@ -136,7 +135,7 @@ class Choice:
 
     @property
     def table(self) -> dict[str, list[Any]] | None:
-        """What was tried, as columns; None if there was nothing to compare."""
+        """The candidates as a table, by columns; None if there was only one."""
         if self.chosen is None:
             return None
         tried = self.candidates
@@ -152,7 +151,7 @@ class Choice:
 
     @property
     def kernel_losses(self) -> dict[str, float] | None:
-        """The least loss of every kernel; None if there was one only."""
+        """The least loss of every kernel; None if there was only one."""
         names = list(dict.fromkeys(each.kernel.name for each in self.candidates))
         if len(names) < 2:
             return None
@@ -186,13 +185,17 @@ def choose(
     decoder : Decoder
         The decoder, not fitted, by whose log-loss candidates are compared.
     plan : Plan
-        What is given and what is selected.
+        The parameters of the estimator.
     shared : SharedWork
-        What other fits to the same rows have computed, or will need.
+        The cache that other fits to the same rows share.
     progress : callable or None
-        Is told every step.
+        Called with every step, see `polymargin._progress`.
     n_jobs : int or None
-        How many kernels joblib tries at once.
+        The number of kernels that joblib tries in parallel.
+
+    Returns
+    -------
+    Choice
     """
     trainer = _Trainer(
         data, codebook, plan, shared, n_folds=plan.settings.folds if _comparable(decoder) else 0
@@ -216,7 +219,7 @@ def choose(
     evaluations = Parallel(n_jobs=n_jobs, prefer="threads")(
         delayed(_proposal)(trainer, kernel, decoder, progress if n_jobs == 1 else None) for kernel in kernels
     )
-    # What comes from another process has a copy of the kernel.
+    # Results of another process hold copies of the kernels.
     compared = [
         Candidate(kernel, each.C, each.gamma, 1.0, each.loss)
         for kernel, each in zip(kernels, evaluations, strict=True)
@@ -239,7 +242,7 @@ def choose(
         kernel,
         chosen.C,
         chosen.gamma,
-        # With so many rows, what leave-one-out leaks of the labels is negligible, unless many rows are equal.
+        # With many rows the leak of leave-one-out outputs is negligible, unless many rows are equal.
         nested=trainer.sample is None or distinct.first.size < _DISTINCT * data.class_index.size,
         keep_factors=decoder.needs_variances,
         progress=progress,
@@ -274,7 +277,7 @@ class _Trainer:
         keep_factors: bool = False,
         progress: Progress | None = None,
     ) -> LSSVMBank:
-        """Return machines with these parameters, selecting what is None; with nested outputs if they can be used."""
+        """Return machines with these parameters, selected if None; with nested outputs if the decoder uses them."""
         n_folds = self.n_folds if nested else 0
         which = array_key(self.sample)
         dichotomies = array_key(self.codebook.matrix)
@@ -309,7 +312,7 @@ class _Trainer:
         return self.shared.once(key, trained)
 
     def proposed(self, kernel: Kernel, progress: Progress | None) -> LSSVMBank:
-        """Return machines with the parameters that PRESS proposes on as many rows as its budget allows."""
+        """Return machines with the parameters selected by PRESS, on all rows or within its budget."""
         plan = self.plan
         if self.sample is None:
             return self.bank(kernel, plan.C, plan.gamma, progress=progress)
@@ -379,7 +382,7 @@ class Evaluation:
         return -self.log_proba[np.arange(self.rows.class_index.size), self.rows.class_index]
 
     def significantly_better(self, other: Evaluation, significance: float) -> bool:
-        """Tell whether the loss is lower by more than so many standard errors of the difference."""
+        """Return whether the loss is lower by more than this many standard errors of the difference."""
         weights = self.rows.weights
         assert weights is not None
         gains = other.losses - self.losses
@@ -388,7 +391,7 @@ class Evaluation:
 
 
 def _evaluated(bank: LSSVMBank, decoder: Decoder) -> Evaluation:
-    """Judge by the decoder's cross-fitted log-loss, or by the machines' squared error if it has none."""
+    """Return the decoder's cross-fitted log-loss, or the machines' squared error if it has none."""
     if not _comparable(decoder):
         nothing = DecoderRows(None, bank.data.class_index, None)
         return Evaluation(bank.C, bank.gamma, _squared_error(bank), nothing, np.empty((0, 0)))
@@ -400,14 +403,14 @@ def _evaluated(bank: LSSVMBank, decoder: Decoder) -> Evaluation:
 
 
 def decoder_rows(bank: LSSVMBank) -> DecoderRows:
-    """Return the honest outputs that a decoder learns from, weighted."""
+    """Return the out-of-sample outputs that a decoder is fitted to, with classes and weights."""
     data = bank.data
     rows = DecoderRows(bank.training_outputs(honest=True), data.class_index, data.effective_weights)
     return rows if data.soft_labels is None else rows.divided(data.soft_labels)
 
 
 def cross_fitted_log_proba(bank: LSSVMBank, decoder: ProbabilisticDecoder) -> tuple[DecoderRows, Array]:
-    """Return the rows a decoder learns from, and its log-probabilities of rows it has not learned from, (n, K)."""
+    """Return the training data of a decoder, and its cross-fitted log-probabilities, shape (n, K)."""
     rows = decoder_rows(bank)
     assert rows.outputs is not None
     log_p = clone(decoder).cross_fit(
@@ -417,7 +420,7 @@ def cross_fitted_log_proba(bank: LSSVMBank, decoder: ProbabilisticDecoder) -> tu
 
 
 def _squared_error(bank: LSSVMBank) -> float:
-    """Return the mean squared leave-one-out error of the machines on the rows they know."""
+    """Return the mean squared leave-one-out error of the machines on the rows of their classes."""
     data = bank.data
     targets = bank.codebook.targets(data.class_index)
     squares = np.where(targets == 0, 0.0, np.square(targets - bank.loo_margins))

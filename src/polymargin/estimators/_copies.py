@@ -1,8 +1,8 @@
-"""Copies of rows: told from independent observations that happen to be equal.
+"""Detection of copied rows, as opposed to independent observations that happen to be equal.
 
 In a table of nominal columns equal rows are independent observations, and to hold all of them out would leave a cell
-without data. In a table with copied rows they are one observation, and leave-one-out that leaves the copy in is not
-honest. Two things tell them apart:
+without data. In a table with copied rows they are one observation, and leave-one-out leaks if the copy stays in. Two
+things distinguish them:
 
 - *Labels.* Independent observations at one point disagree as often as the classes overlap there; copies never do.
 - *Coincidences.* Where the columns make equal rows likely, rows that differ in a single nominal value (one column, or
@@ -29,17 +29,17 @@ Array = NDArray[Any]
 
 #: A near-copy is closer by this factor than the row after it. Of rows spread over D dimensions the ratio of two
 #: successive neighbours' distances exceeds t with probability t^-D: 0.1 % at t = 30 in two dimensions, and at a
-#: thousand, which is asked for there, in one.
+#: thousand, the threshold used there, in one.
 _GAP, _GAP_IN_A_LINE = 30.0, 1000.0
-#: Neighbours that are looked at: a row may have as many copies, less one.
+#: The number of neighbours considered: a row may have as many copies, less one.
 _NEIGHBOURS = 10
-#: So many rows, evenly spaced, are looked at to see whether there are near-copies at all.
+#: The number of rows, evenly spaced, by which it is decided whether there are near-copies at all.
 _QUERIES = 500
-#: Sets of equal rows are copies if their labels disagree less often than this times what the class frequencies give.
+#: Equal rows are copies if their labels disagree less often than this multiple of the rate expected by chance.
 _DISAGREEMENT = 0.05
-#: Less than this share of the rows, or fewer than so many, is neither worth a warning nor a change of the fit.
+#: The least share and the least number of copies for which there is a warning and the fit is changed.
 _SHARE, _LEAST_COPIES = 0.02, 5
-#: Equal rows whose neighbours are counted, at most.
+#: The largest number of equal rows whose neighbours are counted.
 _SAMPLED = 300
 
 
@@ -52,6 +52,10 @@ def find_copies(X: Any, class_index: Array) -> Array | None:
         The rows.
     class_index : ndarray of int, shape (n,)
         Their classes.
+
+    Returns
+    -------
+    groups : ndarray of int, shape (n,), or None
     """
     n = class_index.size
     content = content_rank(X)
@@ -81,7 +85,7 @@ def find_copies(X: Any, class_index: Array) -> Array | None:
 
 
 def _agree(groups: Array, class_index: Array) -> bool:
-    """Tell whether the labels of rows of one group agree far more often than chance has it."""
+    """Return whether the labels within groups agree far more often than by chance."""
     n_classes = int(class_index.max()) + 1
     sizes = np.bincount(groups)
     counts = np.zeros((sizes.size, n_classes))
@@ -94,17 +98,17 @@ def _agree(groups: Array, class_index: Array) -> bool:
 
 
 def _coincidences_are_likely(X: Any, content: Array, class_index: Array) -> bool:
-    """Tell whether rows that differ in a single value are as common as equal rows.
+    """Return whether rows that differ in a single value are as common as equal rows.
 
-    With one or two columns, in which all rows are neighbours in this sense, it is asked whether rows spread over the
-    cells of the grid of their values would coincide about as often as they do; with two also whether rows whose
-    columns are independent in every class would.
+    With one or two columns all rows are neighbours in this sense. There the number of equal pairs is compared with the
+    one expected of rows spread uniformly over the grid of values, and, with two columns, with the one expected if the
+    columns were independent within every class.
     """
     _, first, sizes = np.unique(content, return_index=True, return_counts=True)
     rows = X[first].toarray() if sparse.issparse(X) else X[first]
     equal_pairs = float((sizes * (sizes - 1.0)).sum())
     if rows.shape[1] <= 2:
-        # Values on a grid, such as whole numbers, have so many cells; values that are not, as good as infinitely many.
+        # The number of cells of a grid with the least spacing of the values; very large for continuous values.
         n_cells = 1.0
         for column in rows.T:
             values = np.unique(column)
@@ -131,7 +135,7 @@ def _coincidences_are_likely(X: Any, content: Array, class_index: Array) -> bool
 
 
 def _independent_pairs(columns: Array, class_index: Array) -> float:
-    """Return how many ordered pairs of rows would be equal if the columns (d, n) were independent in every class."""
+    """Return the expected number of equal ordered pairs if the columns (d, n) were independent in every class."""
     expected = 0.0
     for k in np.unique(class_index):
         values = columns[:, class_index == k]
@@ -142,7 +146,7 @@ def _independent_pairs(columns: Array, class_index: Array) -> float:
 
 
 def _near_copies(X: Array, class_index: Array) -> Array | None:
-    """Return the group of every row, shape (n,), where there are near-copies; None where there are none."""
+    """Return the group of every row, shape (n,); None if there are no near-copies."""
     n = class_index.size
     if n < 3 * _NEIGHBOURS:
         return None
@@ -163,11 +167,11 @@ def _near_copies(X: Array, class_index: Array) -> Array | None:
 
 
 def _before_gap(distances: Array, gap: float) -> Array:
-    """Return how many neighbours of every row come before a gap in its distances, shape (n,); zero without a gap.
+    """Return the number of neighbours of every row before a gap in its distances, shape (n,); zero without a gap.
 
-    The first of the distances is that of the row to itself.
+    The first distance is that of the row to itself.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # distances that overflow are refused elsewhere
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow is reported elsewhere
         ratios = distances[:, 2:] / np.maximum(distances[:, 1:-1], 1e-300)
     place = ratios.argmax(axis=1)
     gaps = np.take_along_axis(ratios, place[:, np.newaxis], axis=1)[:, 0] > gap

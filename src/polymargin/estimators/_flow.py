@@ -1,4 +1,4 @@
-"""The flow that every estimator of dichotomies follows, top to bottom.
+"""The flow of ``fit`` and ``predict`` that all estimators of dichotomies share.
 
 data ──► kernel ──► codebook ──► machines ──► outputs ──► decoder ──► probabilities, labels
 """
@@ -31,12 +31,12 @@ from polymargin.outputs import Outputs
 
 Array = NDArray[Any]
 
-#: What estimators that share their work may differ in.
+#: The parameters in which estimators that share their work may differ.
 _MAY_DIFFER = ("coding", "decoding")
 
 
 def _decoder_is_probabilistic(estimator: Any) -> bool:
-    """Let `predict_proba` exist only where the decoder gives probabilities, and say why where it does not."""
+    """Return True if the decoder is probabilistic; else raise the AttributeError that `available_if` shows."""
     decoder = getattr(estimator, "decoder_", None) or resolve_decoder(estimator.decoding)
     if not decoder.probabilistic:
         raise AttributeError(
@@ -66,13 +66,13 @@ class DichotomyClassifier(KernelClassifier):
         shared: SharedWork,
         progress: Progress | None = None,
     ) -> None:
-        """Train one machine per column and store what was learned."""
+        """Train one machine per column and set the fitted attributes."""
 
     @abstractmethod
     def _training_outputs(
         self, *, honest: bool, shared: SharedWork, progress: Progress | None = None
     ) -> Outputs:
-        """Return what the machines say of the training rows, honestly or not."""
+        """Return the outputs of the training rows: honest (out-of-sample) or in-sample."""
 
     @abstractmethod
     def _outputs(self, X: Any, *, variances: bool) -> Outputs:
@@ -98,8 +98,8 @@ class DichotomyClassifier(KernelClassifier):
         groups : array-like of shape (n_samples,), default=None
             The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
             of one group are one observation: leave-one-out leaves all of them out, and folds keep them together.
-            None: every row is a group of its own, unless rows are likely copies of each other, of which a warning
-            tells.
+            None: every row is a group of its own, unless rows are likely copies of each other, which is reported by a
+            warning.
 
         Returns
         -------
@@ -109,8 +109,8 @@ class DichotomyClassifier(KernelClassifier):
         return self._fit(X, y, sample_weight, groups, SharedWork(keep=False))
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, shared: SharedWork) -> Any:
-        """Fit, with what other fits to the same rows share."""
-        # A fit that is interrupted leaves nothing that passes for fitted, neither new nor old.
+        """Fit, with a cache that other fits to the same rows share."""
+        # An interrupted fit must not leave an estimator that passes for fitted.
         self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight, groups)
         decoder = self._resolved_decoder()
@@ -126,7 +126,7 @@ class DichotomyClassifier(KernelClassifier):
         return self
 
     def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
-        """Return how many rows the matrices have that the machines are trained with."""
+        """Return the size of the matrices with which the machines are trained."""
         return data.class_index.size
 
     def _fit_decoder(
@@ -137,7 +137,7 @@ class DichotomyClassifier(KernelClassifier):
         if decoder.learns:
             outputs = self._training_outputs(honest=not decoder.in_sample, shared=shared, progress=progress)
         rows = self._decoder_rows(data, outputs, decoder)
-        with blas_threads_for(0):  # however many rows, a decoder's matrices are thin
+        with blas_threads_for(0):  # a decoder's matrices are thin
             return decoder.fit(
                 self.codebook_,
                 rows.outputs,
@@ -147,9 +147,9 @@ class DichotomyClassifier(KernelClassifier):
             )
 
     def _decoder_rows(self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder) -> DecoderRows:
-        """Return what the decoder is fitted on; a row with a soft label is divided among the classes."""
+        """Return the training data of the decoder; a row with a soft label is divided among the classes."""
         weights = data.effective_weights
-        # Stacked classifiers need not take weights.
+        # Equal weights are not passed on: stacked classifiers may not accept weights.
         rows = DecoderRows(outputs, data.class_index, None if (weights == 1.0).all() else weights)
         return rows if data.soft_labels is None else rows.divided(data.soft_labels)
 
@@ -170,7 +170,7 @@ class DichotomyClassifier(KernelClassifier):
         outputs = self._new_outputs(X)
         scores = self.decoder_.scores(outputs)
         if self.decoder_.probabilistic:
-            # Rounding included, label and probability agree.
+            # exp() may make scores equal: labels must agree with the probabilities, ties included.
             scores = np.exp(scores)
         return self.classes_[scores.argmax(axis=1)]
 
@@ -193,7 +193,7 @@ class DichotomyClassifier(KernelClassifier):
         outputs = self._new_outputs(X)
         fixed = not (self.decoder_.probabilistic or self.decoder_.learns)
         if self.codebook_.matrix.shape == (2, 1) and fixed:
-            # The one machine decides, and its margin ranks rows, which the number of its votes does not.
+            # The margin of the only machine ranks rows, which its vote does not.
             return outputs.margins[:, 0] * self.codebook_.matrix[1, 0]
         scores = self.decoder_.scores(outputs)
         return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
@@ -281,7 +281,7 @@ class DichotomyClassifier(KernelClassifier):
         return grow_codebook(counted, data.class_index, self.classes_.size, adaptive, weights=data.weights)
 
     def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
-        """Return what trains the columns of a codebook that grows, with an estimator that is not to be fitted."""
+        """Return a function that trains a column of a growing codebook with a clone of the estimator."""
         return lambda column: machine._dichotomy_margins(data, column)
 
     def _dichotomy_margins(self, data: TrainingRows, column: Array) -> Array:
@@ -297,7 +297,7 @@ class DichotomyClassifier(KernelClassifier):
         return resolve_priors(self.priors, data.class_weights(self.classes_.size), self.classes_)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say that a fit came to its end: the decoder is what it stores last."""
+        """Return whether a fit was completed: the decoder is stored last."""
         return hasattr(self, "decoder_")
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from polymargin.codebooks import one_vs_one
 from polymargin.machines import TrainingRows
 
-if TYPE_CHECKING:  # importing it for good would load numba with the package
+if TYPE_CHECKING:  # importing it at run time would load numba with the package
     from polymargin.machines.svm import SVMBank
 
 Array = NDArray[Any]
@@ -23,16 +23,16 @@ SINGLE = one_vs_one(2)
 
 @dataclass(frozen=True)
 class TwoSides:
-    """The rows that a column uses, as a problem of two classes, in which the rows of other classes do not exist.
+    """The rows that a column uses, as a problem of two classes.
 
     Attributes
     ----------
     used, unused : ndarray of int
-        Which of all rows the column uses, and which it does not.
+        Indices of the rows that the column uses, and of those it does not.
     rows : TrainingRows
         The used rows; the class is the side.
     new : array or sparse matrix
-        The unused rows, as a machine trained on the used ones takes them.
+        The unused rows, as input of a machine trained on the used ones.
     """
 
     used: Array
@@ -50,7 +50,7 @@ class TwoSides:
         return cls(used, unused, sides, new[:, used] if data.kernel.precomputed else new)
 
     def margins(self, honest: Array, machine: Callable[[Any], Array]) -> Array:
-        """Return the margins of all rows: honest ones for those that were used, the machine's for the others."""
+        """Return the margins of all rows: the given out-of-sample ones of used rows, the machine's of the others."""
         margins = np.empty(self.used.size + self.unused.size)
         margins[self.used] = honest
         if self.unused.size:
@@ -59,16 +59,16 @@ class TwoSides:
 
 
 class WarmColumns:
-    """Trains support vector machines on the columns of a codebook, each from where the one before ended.
+    """Trains support vector machines on the columns of a growing codebook, with warm starts.
 
     A column that grows keeps its rows and their sides, and every row stays in its fold. So the solutions of the column
-    before, zero for the rows that joined, are feasible: the next ones start there, those without a fold from those
-    without the same fold. What is learned is the same up to the solver's tolerance.
+    before, with zeros for new rows, are feasible warm starts, for the machine of all rows and for those without a fold.
+    The result is the same up to the solver's tolerance.
 
     Parameters
     ----------
     train : callable (rows, box_weights, cv, start) -> SVMBank
-        Trains the machine of a problem of two classes, with honest outputs by the folds ``cv``.
+        Trains the machine of a problem of two classes, with out-of-fold outputs by the folds ``cv``.
     data : TrainingRows
         All rows.
     box_weights : ndarray of shape (n,)
@@ -91,9 +91,9 @@ class WarmColumns:
         self.without = np.zeros((int(fold_number.max()) + 1, fold_number.size))
 
     def __call__(self, column: Array) -> Array:
-        """Train on a column; return its honest margins for all rows, shape (n,)."""
+        """Train on a column; return its out-of-sample margins for all rows, shape (n,)."""
         if (self.column != column)[self.column != 0].any():
-            # This is another column, not the one before grown.
+            # A new column, not an extension of the one before: cold start.
             self.whole[:] = self.without[:] = 0.0
         sides = TwoSides.of(self.data, column)
         used = sides.used

@@ -1,4 +1,4 @@
-"""What the classifiers with the hinge loss share, for labels and for soft labels."""
+"""Base class of the classifiers with the hinge loss, for labels and for soft labels."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class HingeClassifier(DichotomyClassifier):
         self, *, honest: bool, shared: SharedWork, progress: Progress | None = None
     ) -> Outputs:
         bank = self.bank_
-        # The key names the machines, not only what they are made from: `shared` keeps them, too.
+        # The identity of the bank is a valid key because `shared` keeps the bank alive.
         return shared.once(
             ("outputs", id(bank), honest), lambda: bank.training_outputs(honest=honest, progress=progress)
         )
@@ -128,7 +128,7 @@ class HingeClassifier(DichotomyClassifier):
         self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
     ) -> Decoder:
         fitted = super()._fit_decoder(decoder, data, shared, progress)
-        # Only the decoder needed the rows that are no support vectors.
+        # Rows that are not support vectors are only needed to fit the decoder.
         self.bank_ = self.bank_.without_training()
         return fitted
 

@@ -1,7 +1,7 @@
-"""The log-linear pool: class probabilities of several members, put together.
+"""The log-linear pool of the class probabilities of several members.
 
-With the class frequencies π, the pool is p ∝ π Π (p_m/π)^u_m: what each member has to say beyond the class frequencies
-counts u_m times. With u = 0 it is the class frequencies, with one u = 1 that member.
+With the class frequencies π, the pool is p ∝ π Π (p_m/π)^u_m: the evidence of member m beyond the class frequencies is
+weighted by u_m. With u = 0 it is the class frequencies, with a single u = 1 that member.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy.special import log_softmax
 
 Array = NDArray[Any]
 
-#: The members' weights are pulled towards equal shares by ½ ridge Σ (u − 1/M)². Between 1 and 64 the mean log-loss of
+#: The members' weights are shrunk towards equal ones by ½ ridge Σ (u − 1/M)². Between 1 and 64 the mean log-loss of
 #: 39 development sets (`benchmarks/devsets.py`) moves by 0.1 %, and 16 is best where there are few rows.
 RIDGE = 16.0
 
@@ -30,18 +30,22 @@ def pooled(log_probas: Sequence[Array], weights: Array, log_prior: Array) -> Arr
 def pool_weights(
     log_probas: Sequence[Array], class_index: Array, sample_weight: Array, log_prior: Array
 ) -> Array:
-    """Return the members' weights u ≥ 0 of least log-loss, shape (M,), given their honest log-probabilities.
+    """Return the members' weights u ≥ 0 of least log-loss.
 
     Parameters
     ----------
     log_probas : sequence of M arrays of shape (n, K)
-        Honest log-probabilities.
+        Out-of-sample log-probabilities.
     class_index : ndarray of int, shape (n,)
         The classes.
     sample_weight : ndarray of shape (n,)
         Row weights.
     log_prior : ndarray of shape (K,)
         The logarithms of the class frequencies.
+
+    Returns
+    -------
+    weights : ndarray of shape (M,)
 
     Examples
     --------
@@ -66,6 +70,6 @@ def pool_weights(
 
     start = np.full(n_members, equal)
     bounds = [(0.0, None)] * n_members
-    # Tolerances near rounding: what is chosen must not depend on the last digits of X.
+    # Tolerances near rounding: the weights must not depend on the last digits of X.
     options = {"maxiter": 500, "ftol": 0.0, "gtol": 1e-11}
     return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x

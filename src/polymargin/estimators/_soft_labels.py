@@ -1,4 +1,4 @@
-"""Soft labels as users give them: an n×K matrix of class probabilities in the place of y."""
+"""Soft labels: an n×K matrix of class probabilities in place of y."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from polymargin.outputs import Outputs
 
 Array = NDArray[Any]
 
-#: How far the probabilities of a row may be from summing to one.
+#: Tolerance of the sum of the probabilities of a row.
 TOLERANCE = 1e-6
 
 
 def are_soft(y: Any) -> bool:
-    """Tell whether y is meant as soft labels: a matrix of floating-point numbers with two columns or more.
+    """Return whether y holds soft labels: a matrix of floating-point numbers with two columns or more.
 
     Examples
     --------
@@ -42,6 +42,11 @@ def check_soft_labels(y: Any, n_rows: int, classes: Any = None) -> tuple[Array, 
         The number of rows they are for.
     classes : array-like of shape (K,) or None
         Names of the columns; None for 0, …, K−1.
+
+    Returns
+    -------
+    soft_labels : ndarray of shape (n, K)
+    classes : ndarray of shape (K,)
     """
     P = np.asarray(y, dtype=np.float64)
     if P.shape[0] != n_rows:
@@ -77,7 +82,7 @@ def _names(classes: Any, n_columns: int) -> Array:
 
 
 def check_learnable(P: Array, classes: Array) -> None:
-    """Refuse soft labels, of rows that count, from which no classifier can be learned."""
+    """Raise ValueError for soft labels (of rows of positive weight) from which no classifier can be learned."""
     absent = ~P.any(axis=0)
     if absent.any():
         raise ValueError(
@@ -95,7 +100,7 @@ def check_learnable(P: Array, classes: Array) -> None:
 
 @dataclass(frozen=True)
 class DecoderRows:
-    """What a decoder is fitted on: outputs (None if it learns nothing), classes, and weights (None: all the same)."""
+    """Training data of a decoder: outputs (None if it learns nothing), classes, and weights (None: all equal)."""
 
     outputs: Outputs | None
     class_index: Array
@@ -107,7 +112,7 @@ class DecoderRows:
         return DecoderRows(None if outputs is None else outputs.rows(rows), self.class_index[rows], weights)
 
     def divided(self, P: Array) -> DecoderRows:
-        """Return every row once for each class that its soft label holds possible, weighted with the probability."""
+        """Return every row once for each class of positive probability, weighted with the probability."""
         rows, classes = np.nonzero(P)
         weights = P[rows, classes] if self.weights is None else P[rows, classes] * self.weights[rows]
         return replace(self.part(rows, weights), class_index=classes)

@@ -1,4 +1,4 @@
-"""Validation of what is given to ``fit``, the same for all estimators; errors name the estimator that was called."""
+"""Validation of the arguments of ``fit``, the same for all estimators; errors name the estimator that was called."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_rows(
     Parameters
     ----------
     estimator : estimator
-        The one that was called, by whose name errors call it. Its ``classes`` names the columns of soft labels.
+        The estimator that was called, named in errors. Its ``classes`` names the columns of soft labels.
     X : array-like or sparse matrix of shape (n, d)
         The rows; the square Gram matrix for a precomputed kernel.
     y : array-like of shape (n,) or (n, K)
@@ -75,16 +75,20 @@ def check_rows(
     sample_weight : array-like of shape (n,) or None
         Row weights.
     groups : array-like of shape (n,) or None
-        The group of every row; None has copies of rows found.
+        The group of every row; None to detect copies of rows.
     precomputed : bool
         Whether X is a Gram matrix.
     soft_labels : bool
         Whether the estimator takes soft labels.
     class_weight : dict, "balanced" or None
-        What the weights of the rows of every class are multiplied by.
+        Factors of the weights of the rows, by class.
     copy : bool
-        Whether to copy the rows, so that what becomes of the caller's array does not matter. Gram matrices are not
+        Whether to copy the rows, so that later changes to the caller's array have no effect. Gram matrices are not
         copied.
+
+    Returns
+    -------
+    CheckedRows
     """
     accepted = {
         "accept_sparse": False if precomputed else "csr",
@@ -96,7 +100,7 @@ def check_rows(
     if soft_labels and are_soft(y):
         X = validate_data(estimator, X, **accepted)
         probabilities, classes = check_soft_labels(y, X.shape[0], getattr(estimator, "classes", None))
-        # Ties go to the class that is more probable over all rows, whatever the classes are called.
+        # Ties go to the class that is more probable over all rows, so that the names of the classes do not matter.
         class_index = (probabilities + 1e-9 * probabilities.mean(axis=0)).argmax(axis=1)
     else:
         check_labels(y)
@@ -137,8 +141,8 @@ def check_rows(
 def _merged(rows: CheckedRows) -> CheckedRows:
     """Return the rows with exact copies in one group, of the same class, merged into one row of their weight.
 
-    They are one observation, so what is learned is the same, for less work; and what remains of a table whose rows
-    were all copied is the table itself.
+    They are one observation, so the fit is the same with less work; if every row was copied, the original table
+    remains.
     """
     assert rows.groups is not None
     content = content_rank(rows.X)
@@ -164,7 +168,7 @@ def _merged(rows: CheckedRows) -> CheckedRows:
 def _row_factors(
     class_weight: Any, classes: Array, class_index: Array, probabilities: Array | None, counted: Array
 ) -> Array:
-    """Return what ``class_weight`` multiplies the weight of every row by, shape (n,)."""
+    """Return the factor of ``class_weight`` for every row, shape (n,)."""
     if probabilities is None:
         counts = np.bincount(class_index[counted], minlength=classes.size)
         return class_factors(class_weight, classes, counts)[class_index]
@@ -172,7 +176,7 @@ def _row_factors(
 
 
 def class_factors(class_weight: Any, classes: Array, counts: Array) -> Array:
-    """Return what ``class_weight`` multiplies the weights of the rows of every class by, shape (K,).
+    """Return the factor of ``class_weight`` for every class.
 
     Parameters
     ----------
@@ -182,6 +186,10 @@ def class_factors(class_weight: Any, classes: Array, counts: Array) -> Array:
         The class labels.
     counts : ndarray of shape (K,)
         n_k, the number of rows of every class.
+
+    Returns
+    -------
+    factors : ndarray of shape (K,)
 
     Examples
     --------
@@ -230,7 +238,7 @@ def _group_numbers(groups: Any, n_rows: int) -> Array:
 
 
 def check_labels(y: Any, name: str = "y") -> None:
-    """Refuse labels that are missing, or of types that cannot be sorted, such as numbers beside texts.
+    """Raise ValueError for labels that are missing, or of types that cannot be sorted, such as numbers and texts.
 
     Examples
     --------
@@ -249,7 +257,7 @@ def check_labels(y: Any, name: str = "y") -> None:
         return
     values = labels.tolist()
     for row, label in enumerate(values):
-        # NaN and missing values of pandas differ from themselves, or do not say.
+        # Missing values of pandas do not compare equal to themselves, or not to True or False.
         if label is None or type(label).__name__ in ("NAType", "NaTType") or _is_nan(label):
             what = "the label" if name == "y" else "the group"
             raise ValueError(f"{what} of row {row} is missing ({label}): leave such rows out")
@@ -268,7 +276,7 @@ def _is_nan(label: Any) -> bool:
 
 
 def _check_classes(classes: Array, class_index: Array) -> None:
-    """Refuse fewer than two classes, and a class whose rows do not count."""
+    """Raise ValueError for fewer than two classes, and for a class without a row of positive weight."""
     if classes.size < 2:
         raise ValueError(f"y holds only one class, {classes.tolist()[0]!r}; a classifier needs two or more")
     missing = np.bincount(class_index, minlength=classes.size) == 0
@@ -277,7 +285,7 @@ def _check_classes(classes: Array, class_index: Array) -> None:
 
 
 def check_finite(outputs: Array) -> None:
-    """Refuse new rows whose outputs, shape (n, L), are infinite or undefined."""
+    """Raise ValueError for new rows whose outputs, shape (n, L), are not finite."""
     undefined = ~np.isfinite(outputs).all(axis=1)
     if undefined.any():
         row = int(np.flatnonzero(undefined)[0])

@@ -1,4 +1,4 @@
-"""AutoKernelClassifier: a pool of a few least-squares machines, and nothing to choose."""
+"""AutoKernelClassifier: a pool of least-squares classifiers with different kernels and codings."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ Array = NDArray[Any]
 
 
 class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, BaseEstimator):
-    """Class probabilities without a decision to make: a few kernels and codings, pooled on honest outputs.
+    """Class probabilities without parameters to tune: several kernels and codings in a log-linear pool.
 
-    Every member is an `LSSVMClassifier` that tunes and calibrates itself. What the members say of rows that neither
-    their machines nor their decoders have learned from decides how much each counts: the pool is the normalised
-    π Π (p_m/π)^u_m, with the class frequencies π and the weights u ≥ 0 of least log-loss. It costs as much as its
-    members, and is better than the best of them more often than not.
+    Every member is an `LSSVMClassifier` that tunes and calibrates itself. The pool is the normalised π Π (p_m/π)^u_m,
+    with the class frequencies π and the weights u ≥ 0 of least log-loss on the members' out-of-sample probabilities. It
+    costs as much as its members, and is better than the best of them more often than not.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances.
 
@@ -68,10 +67,10 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     support_ : ndarray of int, shape (n_support,)
         The training rows: those of positive weight; of exact copies in one group, the first.
     weights_ : ndarray of shape (M,)
-        How much each counts. They need not sum to one: members that err independently are surer together than each
-        alone.
+        The weights of the members. They need not sum to one: members with independent errors are more certain together
+        than each alone.
     log_prior_ : ndarray of shape (K,)
-        The logarithms of the class frequencies, to which the pool falls back where members know nothing.
+        The logarithms of the class frequencies, to which the pool falls back where members are uninformative.
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
     loo_log_proba_ : ndarray of shape (n_support, K)
@@ -149,7 +148,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         groups : array-like of shape (n_samples,), default=None
             The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
             of one group are one observation: they are left out together. None: every row is a group of its own,
-            unless rows are likely copies of each other, of which a warning tells.
+            unless rows are likely copies of each other, which is reported by a warning.
 
         Returns
         -------
@@ -173,7 +172,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             class_weight=self.class_weight,
             copy=False,
         )
-        # Members are given rows that have been checked: class weights are in the weights, copies are merged.
+        # The rows are validated, class weights are multiplied into the weights, and copies are merged.
         groups = np.arange(checked.support.size) if checked.groups is None else checked.groups
         rows = _MemberRows(checked.X, np.asarray(y)[checked.support], checked.weights, groups)
         with shown(self.verbose) as progress:
@@ -198,7 +197,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             log_p = self._cross_pooled(honest, decoded, data)
         own = log_p[np.arange(decoded.class_index.size), decoded.class_index]
         self.loo_log_loss_ = -float(decoded.weights @ own / decoded.weights.sum())
-        if data.soft_labels is not None:  # a row stands once for every class that it may belong to
+        if data.soft_labels is not None:  # a row is there once for every class of positive probability
             log_p = log_p[np.unique(np.nonzero(data.soft_labels)[0], return_index=True)[1]]
         self.loo_log_proba_ = log_p
         self.weights_ = weights
@@ -247,9 +246,9 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     def _fit_members(
         self, members: list[LSSVMClassifier], rows: _MemberRows, count: Count
     ) -> tuple[list[LSSVMClassifier], list[Array]]:
-        """Return the fitted members, and the honest log-probabilities of the training rows by each."""
+        """Return the fitted members, and the out-of-sample log-probabilities of the training rows by each."""
         n_rows = np.shape(rows.y)[0]
-        # Matrices of many rows are left to the threads of BLAS, and there is memory for one member at a time.
+        # With many rows BLAS uses the threads, and memory may suffice for one member at a time only.
         n_jobs = 1 if n_rows > FEW_ROWS else count_jobs(self.n_jobs)
         fits = Parallel(n_jobs=min(n_jobs, len(members)), return_as="generator")(
             delayed(_fitted)(member, rows) for member in members
@@ -278,7 +277,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             members = [clone(member) for member in self.members]
         random_state = 0 if self.random_state is None else self.random_state
         if not isinstance(random_state, Integral):
-            # All members deal the rows alike, and those that are fitted at once must not draw from one stream.
+            # All members have the same folds, and those that are fitted in parallel must not share a random stream.
             random_state = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         if not members:
             raise ValueError("members must hold at least one LSSVMClassifier")
@@ -294,7 +293,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         return members
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say that a fit came to its end."""
+        """Return whether a fit was completed."""
         return hasattr(self, "weights_")
 
     def __sklearn_tags__(self) -> Any:
@@ -305,7 +304,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
 
 @dataclass(frozen=True)
 class _MemberRows:
-    """What the members are fitted to."""
+    """The training data of the members."""
 
     X: Any
     y: Any

@@ -41,8 +41,8 @@ class LSSVMClassifier(DichotomyClassifier):
 
     K classes are divided into L dichotomies by an output coding, each is learned by a least-squares SVM, and the
     outputs are decoded into class probabilities. The exact leave-one-out outputs of all machines come with every fit;
-    kernel, C and gamma are chosen by them, and the decoder learns from them: tuning and calibration need no second fit
-    of the machines that are chosen. ``predict`` always agrees with ``predict_proba``. ``selection="evidence"`` with
+    kernel, C and gamma are chosen by them, and the decoder is fitted to them: tuning and calibration need no second fit
+    of the chosen machines. ``predict`` always agrees with ``predict_proba``. ``selection="evidence"`` with
     ``noise_floor=0`` and ``decoding="bayes"`` is the machine of Van Gestel et al. 2002.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances. A
@@ -89,16 +89,16 @@ default="one-vs-one"
     search : SearchSettings or None, default=None
         Width and budget of the search (`polymargin.selection.SearchSettings`); None for the defaults.
     class_weight : dict, "balanced" or None, default=None
-        What the weights of the rows of every class are multiplied by; "balanced": inversely to their number. The
-        probabilities are those of rows so weighted.
+        Factors of the row weights by class; "balanced": inversely proportional to the class frequencies. The
+        probabilities are those of the weighted rows.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         The class frequencies to expect in use. The probabilities are re-weighted from those of the training rows to
         these. A dict names the classes. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
         The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        How many kernels are tried at once, by joblib, whose backend is chosen with ``joblib.parallel_config``, and how
-        many threads share groups of rows. Where there are many rows, BLAS has the threads. The result is the same.
+        The number of kernels tried in parallel by joblib, whose backend is chosen with ``joblib.parallel_config``, and
+        of threads for groups of rows. With many rows, BLAS uses the threads instead. The result does not depend on it.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
         now and then in the log ("polymargin", level INFO).
@@ -113,12 +113,12 @@ default="one-vs-one"
     kernel_ : Kernel
         The kernel.
     search_results_ : dict of str to list, or None
-        What was compared, as columns, one entry for every candidate: "kernel", "C", "gamma", "smaller_C" (how many
-        times smaller C is than the one of the least leave-one-out errors), "loss" (the decoder's cross-fitted
-        log-loss, or the machines' mean squared leave-one-out error where it learns no probabilities), "chosen", and
-        "n_rows", on how many rows. ``pandas.DataFrame(search_results_)`` shows it. None if there was one candidate.
+        The candidates, as columns with one entry per candidate: "kernel", "C", "gamma", "smaller_C" (the factor by
+        which C is smaller than the one of the least leave-one-out errors), "loss" (the decoder's cross-fitted log-loss,
+        or the machines' mean squared leave-one-out error where it learns no probabilities), "chosen", and "n_rows", the
+        number of rows. ``pandas.DataFrame(search_results_)`` shows it. None if there was one candidate.
     kernel_losses_ : dict of str to float, or None
-        The honest loss of every kernel that was tried; None if there was nothing to choose.
+        The out-of-sample loss of every kernel tried; None if there was only one.
     codebook_ : Codebook
         The dichotomies.
     decoder_ : Decoder
@@ -129,8 +129,8 @@ default="one-vs-one"
         Of every machine: the regularisation, kernel parameter, hyperparameters of the weights and of the noise,
         log-evidence (up to a constant that depends on the number of its rows only), and bias.
     shrinkage_ : float
-        How many times smaller ``C_`` is than the C of the least leave-one-out errors: one, or more where the outputs of
-        machines with a much smaller C were found to decode better.
+        The factor by which ``C_`` is smaller than the C of the least leave-one-out errors: more than one where machines
+        with a smaller C had a significantly lower log-loss.
     dual_coef_ : ndarray of shape (L, n_support)
         Coefficients of the kernel expansions.
     support_ : ndarray of int
@@ -139,12 +139,13 @@ default="one-vs-one"
     n_support_ : ndarray of int, shape (K,)
         Their number in every class.
     loo_margins_ : ndarray of shape (n_support, L)
-        The margin of every training row by each machine trained without that row, whatever its weight, and without
-        the other rows of its group: exact, without a refit.
+        The exact leave-one-out margins: of every training row, by machines trained without this row and the other rows
+        of its group, computed without a refit. The decoder is fitted to these with the leave-one-out shift of the
+        target mean removed, see `polymargin.outputs.Outputs`.
     loo_log_proba_ : ndarray of shape (n_support, K)
-        Cross-fitted log-probabilities of the training rows: neither the machines nor the decoder nor the choice of
-        kernel and C have seen the labels of the row's fold (with many rows, where that makes no difference, the
-        machines have seen all rows but this one). For decodings that learn probabilities.
+        Cross-fitted log-probabilities of the training rows: by machines and decoders trained without the row's fold
+        (with many rows, where the difference is negligible, by machines trained without this row). For decodings that
+        learn probabilities.
     loo_log_loss_ : float
         Their log-loss, an estimate of the log-loss on new rows.
     n_features_in_, feature_names_in_
@@ -228,7 +229,7 @@ default="one-vs-one"
         self.random_state = random_state
 
     def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
-        """Return how many rows a group of columns uses, in the mean."""
+        """Return the mean number of rows of a group of columns."""
         counts = np.bincount(data.class_index, minlength=codebook.n_classes)
         return float(np.mean([counts[group.classes].sum() for group in codebook.row_groups]))
 
@@ -274,7 +275,7 @@ default="one-vs-one"
         self.n_support_ = np.bincount(data.class_index, minlength=codebook.n_classes)
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
-        """Check what came in; the weights are divided by their mean, which multiplies a given C."""
+        """Validate the input; the weights are divided by their mean, which multiplies a given C."""
         data = super()._training_rows(X, y, sample_weight, groups)
         self._weight_unit = float(data.weights.mean())
         return data if self._weight_unit == 1.0 else replace(data, weights=data.weights / self._weight_unit)
@@ -339,7 +340,7 @@ default="one-vs-one"
 
     @property
     def loo_log_proba_(self) -> Array:
-        """Honest log-probabilities of the training rows, shape (n_support, K)."""
+        """Cross-fitted log-probabilities of the training rows, shape (n_support, K)."""
         check_is_fitted(self)
         log_p, soft_labels = self._cross_log_proba, self.bank_.data.soft_labels
         if log_p is None:
@@ -402,7 +403,7 @@ default="one-vs-one"
 
 
 def _warn_of_lost_digits(error: float, kernel: Kernel) -> None:
-    """Warn of machines whose margins are expected to have such a relative error, if it is large."""
+    """Warn if the expected relative rounding error of the margins is large."""
     if error <= 10.0**-_LEAST_DIGITS:
         return
     digits = int(-np.log10(min(error, 1.0)))

@@ -1,8 +1,8 @@
-"""Selection: by which criteria C and the kernel's parameter are chosen inside ``fit``, and how they are searched.
+"""Selection of C and the kernel's parameter inside ``fit``: the criteria, and the search.
 
 `SearchSettings` holds the numbers of the search by leave-one-out errors, `CrossValidation` the result of a
 cross-validation.
-`polymargin.inspection.selection_surface` shows what a fitted estimator chose from.
+`polymargin.inspection.selection_surface` returns the criterion of a fitted estimator on a grid.
 """
 
 from polymargin.selection.settings import SearchSettings

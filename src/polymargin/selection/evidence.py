@@ -43,7 +43,7 @@ __all__ = ["N_KERNELS", "LevelTwo", "best_ridge", "choose", "log_evidence"]
 #: noise is taken to be at least a quarter of the signal. (Accuracy and log-loss on the ten datasets of Van Gestel et
 #: al. 2002 are flat from 0.1 to 0.3 and worse below.) The lower end is the default of ``noise_floor``.
 RIDGE_RANGE = (0.25, 1e6)
-#: The least noise floor: rounding makes less useless.
+#: The least noise floor: below, rounding errors dominate.
 _LEAST_FLOOR = 1e-9
 #: log μ and log ζ have posterior variances 2/(γ_eff − 1) and 2/(N − γ_eff) (level three). Where less than one
 #: parameter, or less than one residual, is left, that approximation fails, and rewards a useless kernel without
@@ -131,7 +131,7 @@ def log_ridge_grid(scale: float, noise_floor: float | None = None) -> Array:
 
 
 def least_ridge(scale: float, noise_floor: float | None = None) -> float:
-    """Return the least ridge for kernels of this mean eigenvalue; without a floor, what rounding leaves of use.
+    """Return the least ridge for kernels of this mean eigenvalue.
 
     Examples
     --------
@@ -158,10 +158,14 @@ def best_ridge(members: Members, noise_floor: float | None = None) -> float:
     Parameters
     ----------
     members : list of (LevelTwo, columns)
-        What is summed.
+        The terms of the sum.
     noise_floor : float or None
         The least ε in multiples of the mean eigenvalue, which is the variance of the noise over that of the signal; 0
         for none. None is the default of `RIDGE_RANGE`.
+
+    Returns
+    -------
+    float
     """
 
     def cost(log_ridge: float) -> tuple[float, float]:
@@ -200,7 +204,7 @@ def choose(
     Parameters
     ----------
     profile : callable (group, gamma, sample) -> LevelTwo
-        The evidence of one group of rows, which is asked for it again and again and must remember it.
+        The evidence of one group of rows. It is called repeatedly with the same arguments and should be cached.
     pools : list of pools
         Each pool gets parameters of its own.
     gammas : float or callable int -> float
@@ -211,6 +215,11 @@ def choose(
         Counts the kernels tried; it expects `N_KERNELS` for every pool, or one if gamma is fixed.
     noise_floor : float or None
         See `best_ridge`; a fixed ridge may be below it.
+
+    Returns
+    -------
+    list of Choice
+        One for every pool.
     """
     count = Count(None, "") if count is None else count
 

@@ -1,4 +1,4 @@
-"""The search for gamma on a lattice of values, from coarse to fine, going on where the best lies on an edge."""
+"""Search for gamma on a lattice of values, from coarse to fine, extended where the best lies on an edge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Choice:
-    """Parameters chosen for a pool of columns, and how good they are: the larger the score, the better."""
+    """Parameters chosen for a pool of columns, and their score: the larger the better."""
 
     gamma: float
     ridge: float
@@ -30,7 +30,7 @@ Pool = Sequence[tuple[int, Array]]
 #: rows at steps of two and of one from the best. A best point on an edge moves the range, within the limit, as long
 #: as a step gains more than the least gain: a kernel so wide that it is as good as linear gains nothing any more.
 COARSE, STEPS, LIMIT = range(-16, 9, 4), (2, 1), 32
-#: How many kernels are tried for a pool if the range does not move: all coarse ones, then three, then two more.
+#: Number of kernels tried for a pool if the range is not extended: all coarse ones, then three, then two more.
 N_KERNELS = len(COARSE) + 5
 
 
@@ -42,11 +42,11 @@ def search(
     Parameters
     ----------
     attempt : callable (point, sample) -> Choice
-        The best choice with gamma at a point of the lattice, judged by a sample of the rows or by all.
+        The best choice with gamma at a point of the lattice, scored on a sample of the rows or on all.
     least_gain : callable float -> float
-        The gain, given the best score so far, below which it is not worth going on beyond the range.
+        The least gain, given the best score so far, for which the range is extended further.
     count : Count
-        Is told to expect more where the range moves.
+        The progress count; its total grows where the range is extended.
     """
     sampled: dict[int, Choice] = {}
     best = climb(lambda point: attempt(point, True), sampled, COARSE, COARSE.step, least_gain, count)
@@ -65,7 +65,7 @@ def climb(
     least_gain: Callable[[float], float],
     count: Count,
 ) -> int:
-    """Try the points, go on by steps while the best of all tried is on an edge, and return it."""
+    """Try the points, extend the range by steps while the best lies on an edge, and return the best."""
     while True:
         for point in points:
             if point not in tried:
@@ -81,7 +81,7 @@ def climb(
 
 
 def rounded(value: float) -> float:
-    """Return the value to eight digits: what is as good but for rounding is a tie, which the order decides."""
+    """Return the value rounded to eight digits, so that scores equal up to rounding are ties."""
     return float(f"{value:.8g}")
 
 

@@ -6,12 +6,12 @@ are two criteria:
 
 - ``"loo"``, PRESS: the sum of the squared leave-one-out residuals over all dichotomies and their rows;
 - ``"gcv"``, generalised cross-validation: the squared residuals over the square of the mean 1 − leverage, eq. (4.5). In
-  one-vs-all coding the paper counts, of every row, the column of its own class only; so do we.
+  one-vs-all coding only the column of the row's own class is counted, as in the paper.
 
-The search has two stages. The *lattice*: gamma on a wide lattice, for each the best ridge ε = 1/C along a path, which
-one eigendecomposition serves (`Samples`). The *polish*: from the lowest point of the lattice, quasi-Newton steps down
-the exact gradient of PRESS, which one Cholesky factor gives (`polymargin.selection.press`); for GCV, a finer lattice.
-Each stage looks at all rows if its budget allows it, else at a stratified sample.
+The search has two stages. The *lattice*: gamma on a wide lattice, for each the best ridge ε = 1/C along a path, by one
+eigendecomposition (`Samples`). The *polish*: from the lowest point of the lattice, quasi-Newton steps down the exact
+gradient of PRESS, from one Cholesky factorisation per step (`polymargin.selection.press`); for GCV, a finer lattice.
+Each stage uses all rows if its budget allows it, else a stratified sample.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ Array = NDArray[Any]
 
 __all__ = ["Group", "choose"]
 
-#: The least ridge is also this times the square of the weight of the rows: below, rounding decides.
+#: The least ridge is also this multiple of the squared total weight of the rows: below, rounding errors dominate.
 _ROUNDING = 1e-14
-#: An eigendecomposition of m rows takes about this times m³ operations; PRESS and its gradient, by Cholesky, this.
+#: Operations in multiples of m³ of an eigendecomposition of m rows, and of PRESS with its gradient by Cholesky.
 _EIGEN, _GRADIENT = 10.0, 3.0
-#: The polish looks at the groups of rows that carry this share of the criterion on the lattice.
+#: The polish uses the groups of rows that make up this share of the criterion on the lattice.
 _CARRIED = 0.95
 #: Steps of the polish in (log gamma, log ε): the longest in each, the least curvature of log PRESS in log gamma to
 #: begin with, and the least and largest in log ε.
 _LONGEST, _CURVATURE, _CURVATURES = (0.7, 2.0), 0.05, (0.003, 1.0)
-#: Another step beyond the edge of the lattice must lower the criterion by this share.
+#: The lattice is extended further only if the last extension lowered the criterion by this share.
 _LEAST_GAIN = 1e-3
 
 
@@ -62,7 +62,7 @@ class Group(Protocol):
 
     @property
     def n_different(self) -> int:
-        """How many rows there are, equal ones counted once."""
+        """The number of distinct rows."""
 
     @property
     def n_features(self) -> int | None:
@@ -93,7 +93,7 @@ def choose(
     pools : list of pools
         Each pool gets parameters of its own.
     criterion : {"loo", "gcv"}
-        What is minimised.
+        The criterion that is minimised.
     unit : float
         The natural gamma, from which octaves are counted.
     gamma, ridge : float or None
@@ -122,8 +122,8 @@ def choose(
         best = lattice.lowest(settings) if gamma is None else lattice.attempt(gamma)
         if criterion == "loo" and (gamma is None or ridge is None):
             free = (gamma is None, ridge is None)
-            looked_at = _polish_samples(groups, pool, lattice.errors(best), budget, settings)
-            exact = _Press(groups[0].kernel, looked_at, free, least_ridge, count)
+            sampled = _polish_samples(groups, pool, lattice.errors(best), budget, settings)
+            exact = _Press(groups[0].kernel, sampled, free, least_ridge, count)
             best = _polished(exact, best, lattice.curvatures(best), settings)
         elif gamma is None:
             best = lattice.refined(best, settings)
@@ -143,13 +143,13 @@ def _rounded(value: float, settings: SearchSettings) -> float:
 
 
 def _final_operations(group: Group) -> float:
-    """Return about how many operations the factorisation and the leave-one-out errors of a group take."""
+    """Return the approximate number of operations of a group's factorisation and leave-one-out errors."""
     n, features = float(group.n_different), group.n_features
     return n**3 if features is None else 2.0 * n * features**2
 
 
 def _share_within_budget(groups: Sequence[Group], operations: float) -> float:
-    """Return the share of the rows of all groups at which Σ m³ is such a number of operations, at most one."""
+    """Return the share of the rows of every group for which Σ m³ is this number of operations, at most one."""
     cubes = sum(_cube(group, 1.0) for group in groups)
     if cubes <= operations:
         return 1.0
@@ -162,13 +162,13 @@ def _share_within_budget(groups: Sequence[Group], operations: float) -> float:
 
 
 def _cube(group: Group, share: float) -> float:
-    """Return m³ for a share of a group's rows, or what features take if they are fewer."""
+    """Return m³ for a share of a group's rows, or the operations in feature space if they are fewer."""
     m, features = share * group.n_different, group.n_features
     return m**3 if features is None else min(m**3, m * features**2)
 
 
 def _sampled(group: Group, share: float, settings: SearchSettings) -> SampledGroup:
-    """Return a share of a group's rows, with their features if these are fewer."""
+    """Return a sample of a group's rows, with their features if these are fewer than rows."""
     features = group.n_features
     by_features = features is not None and features < share * group.n_different
     return group.sample(share, settings.least_rows, by_features)
@@ -177,7 +177,7 @@ def _sampled(group: Group, share: float, settings: SearchSettings) -> SampledGro
 def _samples(
     groups: Sequence[Group], share: float, settings: SearchSettings, criterion: Criterion, least_ridge: float
 ) -> Samples:
-    """Return what is looked at on the lattice."""
+    """Return the samples of all groups for the lattice."""
     parts = [_sampled(group, share, settings) for group in groups]
     grouped = criterion == "loo" and any(part.left_out is not None for part in parts)
     kind = GroupedSamples if grouped else Samples
@@ -227,7 +227,7 @@ class _Lattice:
             octaves = [known[best] + (step if best else -step)]
 
     def refined(self, best: Choice, settings: SearchSettings) -> Choice:
-        """Return the lowest of twice as many gammas, and then of those on both sides at half the distance, repeated."""
+        """Return the lowest point of a lattice of half the spacing, refined around it by repeated bisection."""
         known = np.array(sorted(self.tried), dtype=np.float64)
         between = [self.attempt(self.unit * 2.0**octave) for octave in 0.5 * (known[1:] + known[:-1])]
         best = max([best, *between], key=lambda choice: choice.score)
@@ -270,7 +270,7 @@ class _Lattice:
 def _polish_samples(
     groups: Sequence[Group], pool: Pool, errors: Array, budget: float, settings: SearchSettings
 ) -> list[tuple[SampledGroup, Array]]:
-    """Return the rows and columns that the polish looks at: those of the groups that carry most of the criterion."""
+    """Return samples and columns for the polish: of the groups that make up most of the criterion."""
     of_groups = errors * [groups[group].total for group, _ in pool]
     order = np.argsort(-of_groups, kind="stable")
     enough = int(np.searchsorted(np.cumsum(of_groups[order]), _CARRIED * of_groups.sum())) + 1
@@ -339,7 +339,7 @@ def _polished(
     point = np.log([start.gamma, start.ridge])
     try:
         value, slope = exact.evaluate(point)
-    except np.linalg.LinAlgError:  # a matrix of so low a rank is best left to the lattice
+    except np.linalg.LinAlgError:  # the rank is too low: keep the choice of the lattice
         return start
     curvature = np.diag(curvatures)
     for _ in range(settings.steps):

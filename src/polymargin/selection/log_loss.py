@@ -1,10 +1,10 @@
-"""Selection by the leave-one-out log-loss of kernel logistic regression, which one factorisation approximates.
+"""Selection by the leave-one-out log-loss of kernel logistic regression, approximated from one factorisation.
 
 C is searched in decades, in units of one over the kernel's mean variance and the mean weight of a row; gamma on the
 lattice of `polymargin.selection.lattice`. Coarsely with a sample of the rows first, then, with more of them, from the
 best in half decades and at finer gammas.
 
-The loss of few rows is a noisy estimate, and its minimum over many C and gamma is lower than what new rows will show.
+The loss of few rows is a noisy estimate, and its minimum over many C and gamma is lower than the loss on new rows.
 So the C chosen is the smallest one whose loss is within one standard error of the least (Breiman et al. 1984, §3.4.3),
 where the standard error is that of the mean difference, row by row, or group by group. Where nothing can be learned
 this tends to the smallest C of all, and the probabilities to the class frequencies.
@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 __all__ = ["N_KERNELS", "SAMPLED", "SampledRows", "choose", "log_losses"]
 
-#: How many different rows the coarse search and the fine search look at.
+#: The number of distinct rows used by the coarse and by the fine search.
 SAMPLED = (150, 500)
 #: The fine search's step on the lattice of gamma.
 _FINE_STEP = 2
@@ -39,13 +39,13 @@ _FINE_STEP = 2
 _DECADES, _LIMITS = (-1.0, 0.0, 1.0, 2.0, 3.0, 4.0), (-4.0, 6.0)
 #: The steps of the coarse and of the fine search for C, in decades.
 _COARSE_DECADES, _FINE_DECADES = 1.0, 0.5
-#: A C is as good as the best if its loss is so many standard errors larger.
+#: A C counts as good as the best if its loss is at most this many standard errors larger.
 _STANDARD_ERRORS = 1.0
 #: A step beyond the range of gamma must lower the loss by this share.
 _LEAST_GAIN = 1e-3
 #: Tolerance and the most steps of a fit in the search.
 _TOL, _MAX_ITER = 1e-3, 60
-#: How many kernels are tried if the range does not move.
+#: The number of kernels tried if the range is not extended.
 N_KERNELS = len(COARSE) + 3
 
 
@@ -129,7 +129,7 @@ class _Search:
     decade : float
         The best for the last gamma.
     paths : dict of float to _Path
-        What is known of every gamma.
+        The losses computed so far, by gamma.
     """
 
     kernel: Kernel
@@ -198,7 +198,7 @@ class _Path:
         return np.inf if losses is None else float(np.average(losses, weights=self.rows.weights))
 
     def as_good(self, decade: float, best: float) -> bool:
-        """Tell whether the loss is larger than that of the best by no more than a standard error."""
+        """Return whether the loss exceeds that of the best by at most one standard error."""
         self.loss(decade)
         losses, least = self.losses[decade], self.losses[best]
         if losses is None or least is None:
@@ -212,9 +212,7 @@ class _Path:
         return mean <= _STANDARD_ERRORS * float(np.linalg.norm(deviations))
 
     def _start(self, decade: float) -> Solution | None:
-        """Return a start for a power of ten: the line through the two nearest solutions of this kernel, or the nearest
-        solution of the kernel before.
-        """
+        """Return a warm start: extrapolated from the two nearest C of this kernel, or that of the previous kernel."""
         own = sorted(self._solutions, key=lambda other: abs(other - decade))
         if len(own) > 1:
             near, far = (self._solutions[other].scaled(10.0 ** (decade - other)) for other in own[:2])

@@ -22,16 +22,16 @@ from polymargin.solvers.thin import ThinMatrix
 Array = NDArray[Any]
 Criterion = Literal["loo", "gcv"]
 
-#: The ridge is searched between these multiples of the mean eigenvalue, so many values a decade.
+#: The ridge is searched between these multiples of the mean eigenvalue, with this many values per decade.
 RIDGE_LIMITS, PER_DECADE = (1e-9, 1e4), 2
-#: Matrices of one stack are filled up to the size of the largest: the smallest has at least this share of its rows.
+#: Matrices of one stack are padded to the size of the largest: the smallest has at least this share of its rows.
 _SIMILAR = 0.8
-#: Groups of fewer rows than this may share a stack whatever their sizes.
+#: Groups of fewer rows than this share a stack regardless of their sizes.
 _SMALL = 48
 
 
 class SampledGroup(NamedTuple):
-    """Some of the rows that some columns of the codebook share.
+    """A sample of a group of rows, or the whole group, with the targets of its columns.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ class SampledGroup(NamedTuple):
     targets : ndarray of shape (m, L)
         The columns' targets.
     counted : ndarray of shape (m, L) or None
-        How much each residual counts; None: all the same.
+        The weights of the residuals in the criterion; None: all equal.
     copies : ndarray of shape (m,) or None
-        How many equal rows, of equal weight, each stands for, one of which is left out; None: one.
+        The number of equal rows, of equal weight, that each row represents, one of which is left out; None: one.
     left_out : LeftOut or None
         The groups of rows that are left out together; None: every row by itself.
     """
@@ -67,7 +67,8 @@ class Path(NamedTuple):
     costs : ndarray of shape (R, p, L)
         The criterion, summed over rows.
     bias_eigenvalues, magnitudes : ndarray of shape (p,)
-        The mean eigenvalue of every group's matrix, and the trace of the kernel matrix before centring.
+        The mean eigenvalue of every group's matrix, which is also that of the bias direction, and the trace of the
+        kernel matrix before centring.
     """
 
     log_ridges: Array
@@ -96,7 +97,7 @@ class Samples:
         self._paths: dict[tuple[Criterion, float, float | None], Path] = {}
 
     def path(self, criterion: Criterion, gamma: float, ridge: float | None = None) -> Path:
-        """Return the criterion of every group, at one ridge if it is given; computed once."""
+        """Return the criterion of every group, at one ridge if it is given; cached."""
         key = criterion, gamma, ridge
         if key not in self._paths:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -130,7 +131,7 @@ class Samples:
         return low, max(float(np.log(RIDGE_LIMITS[1] * scale)), low + np.log(10.0))
 
     def _grid(self, bias_eigenvalues: Array, magnitudes: Array, per_decade: int) -> Array:
-        """Return the logarithms of ridges that serve any of the groups."""
+        """Return the logarithms of the ridges, a grid that covers the limits of every group."""
         limits = [
             self._limits(bias_eigenvalues[[number]], magnitudes[[number]])
             for number in range(bias_eigenvalues.size)
@@ -177,7 +178,7 @@ class Samples:
 
 
 class GroupedSamples(Samples):
-    """The same where groups of rows are left out together (`polymargin.solvers.leave_out`)."""
+    """Samples whose groups of rows are left out together (`polymargin.solvers.leave_out`)."""
 
     def _stacked(self) -> list[Array]:
         return [np.array([number]) for number in range(len(self.groups))]
@@ -226,8 +227,7 @@ class _Spectra(NamedTuple):
 class _Stack:
     """Groups as one stack of matrices.
 
-    Those with fewer rows or columns are filled up with rows of no weight and columns that do not count, which changes
-    nothing.
+    Smaller groups are padded with rows of weight zero and columns that do not count, which does not change the result.
     """
 
     def __init__(self, kernel: Kernel, groups: Sequence[SampledGroup]):
@@ -252,7 +252,7 @@ class _Stack:
         self._targets = self._roots[:, :, np.newaxis] * (targets - means[:, np.newaxis])
         self.direction = np.sqrt(shares)
         self._counted *= self._weights[:, :, np.newaxis]
-        #: Whether nothing had to be filled up, and whether all rows have weight one besides.
+        #: Whether nothing had to be padded, and whether in addition all weights are one.
         self._full = bool((self._weights > 0.0).all())
         self._plain = bool((self._weights == 1.0).all())
         self._thin = [part.base for part in groups if isinstance(part.base, ThinMatrix)]
@@ -276,7 +276,7 @@ class _Stack:
         """Decompose the centred kernel matrices."""
         K = self.kernel.apply(self._base, gamma)
         if not self._full:
-            K *= (self._weights > 0.0)[:, :, np.newaxis]  # what fills up has no kernel
+            K *= (self._weights > 0.0)[:, :, np.newaxis]  # padding has kernel values of zero
         row_means = (K @ self._weights[:, :, np.newaxis])[:, :, 0] / self.totals[:, np.newaxis]
         _check_finite(row_means)
         magnitudes = np.einsum("pi,pi->p", np.abs(np.einsum("pii->pi", K)), self._weights)

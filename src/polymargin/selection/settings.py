@@ -20,28 +20,28 @@ class SearchSettings:
         The lowest point, with the best C of each gamma, is the start of the polish. The lattice is extended where it
         lies on an edge.
     furthest_octave : int
-        How far it is extended.
+        The limit of the extension.
     operations : float
         The budget of each stage of the search, in floating-point operations: lattice, polish, decision.
     relative : float
         A stage may also take this share of the operations of the final fit. With one half, the three stages take about
         as long as the final fit of the machines, its factorisation and its leave-one-out errors.
     least_rows : int
-        A sample has at least so many rows of every class, if there are as many.
+        The least number of rows of every class in a sample.
     decided_rows : int
-        Kernels and C are decided on at least so many rows, if there are as many.
+        The least number of rows on which kernels and C are compared.
     steps, converged : int, float
-        The polish ends after so many steps, or when the next one is expected to lower PRESS by less than this share.
+        The polish ends after this many steps, or when the next one is expected to lower PRESS by less than this share.
     per_octave : int
-        C and gamma are rounded to so many values an octave, so that what is chosen does not depend on the last digits
-        of X. Within such a step PRESS is flat.
+        C and gamma are rounded to this many values per octave, so that they do not depend on the last digits of X.
+        Within such a step PRESS is flat.
     smaller : tuple of float
         The path of C: the one of least PRESS is divided by these, the first of which is one. Squared errors punish
         outputs that are too small, which a decoder that learns their scale does not; on noisy data machines with a much
         smaller C decode better.
     significance : float
-        A smaller C must lower the cross-fitted log-loss by so many standard errors of the difference: with few rows the
-        better of two is often a matter of chance, and C of least PRESS is the safe choice.
+        A smaller C must lower the cross-fitted log-loss by this many standard errors of the difference: with few rows
+        the better of two is often a matter of chance, and C of least PRESS is the safe choice.
     folds : int
         The folds of the nested outputs, by which kernels and C are compared and the log-loss is stated.
     """

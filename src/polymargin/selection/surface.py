@@ -23,9 +23,9 @@ class GridScores:
     Attributes
     ----------
     right : ndarray
-        Weight of the rows that are right; NaN where a chooser was not asked.
+        Weight of the correctly classified rows; NaN for choosers that were not scored.
     hinge : ndarray
-        Summed hinge loss, which decides ties.
+        Summed hinge loss, for ties.
     """
 
     right: Array
@@ -33,7 +33,7 @@ class GridScores:
 
 
 class Trial(Protocol):
-    """What gives the scores."""
+    """Callable that scores a rectangle of the grid."""
 
     n_choosers: int
     variants: list[Kernel]
@@ -51,7 +51,7 @@ class Trial(Protocol):
 class CrossValidation:
     """The scores of every point of the grid, and the best.
 
-    There are M choosers: one, if all machines share their parameters, or each of the L machines.
+    There are M choosers, for which parameters are selected separately: one if all machines share them, else L.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Surface:
         self.weights = trial.fold_weights()
 
     def extend(self) -> bool:
-        """Go one step beyond every edge on which a best point lies; tell whether there was one."""
+        """Extend the grid by one step at every edge on which a best point lies; return whether there was one."""
         grown = False
         for axis in (3, 4):
             values = self._values(axis)
@@ -173,7 +173,7 @@ class Surface:
         return self.gamma if axis == 3 else self.C
 
     def _grow(self, axis: int, below: bool, value: float, choosers: Array) -> None:
-        """Score one more value of gamma (axis 3) or C (axis 4), for those who ask for it."""
+        """Score one more value of gamma (axis 3) or C (axis 4), for some choosers."""
         new = np.array([value])
         added = self.trial(self.C, new, choosers) if axis == 3 else self.trial(new, self.gamma, choosers)
 
@@ -199,7 +199,7 @@ class Surface:
 
 
 def _best_point(scores: Array, hinge: Array) -> Sequence[int]:
-    # Smallest C, then smallest gamma, then first kernel, among what neither score nor loss tells apart.
+    # Ties in score and loss go to the smallest C, then the smallest gamma, then the first kernel.
     v, g, c = (index.ravel() for index in np.indices(scores.shape))
     known = np.flatnonzero(~np.isnan(scores.ravel()))
     order = np.lexsort((v[known], g[known], c[known], hinge.ravel()[known], -scores.ravel()[known]))
