@@ -17,7 +17,7 @@ def compiled(**options: Any) -> Callable[[Function], Any]:
 
     Numba refuses to decorate a function if neither ``NUMBA_CACHE_DIR``, nor the package's folder, nor the user's cache
     folder can be written, as in containers and read-only installations. The function is then compiled anew in every
-    process, and one warning says so.
+    process, with one warning.
 
     Parameters
     ----------

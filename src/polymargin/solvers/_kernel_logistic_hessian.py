@@ -23,7 +23,7 @@ __all__ = ["INDEFINITE", "Hessian", "factored"]
 INDEFINITE = "the Gram matrix is not positive semidefinite"
 #: Probabilities below this count as this much in the Hessian.
 _LEAST_PROBABILITY = 1e-12
-#: How often a step is refined.
+#: The number of iterative refinements of a step.
 _REFINEMENTS = 1
 
 

@@ -37,9 +37,9 @@ _dtrtri = _routine(cython_lapack, "dtrtri", 6)
 _dlauum = _routine(cython_lapack, "dlauum", 5)
 _dtrmm = _routine(cython_blas, "dtrmm", 11)
 
-#: So many columns at a time are cleared above the diagonal.
+#: Columns that are cleared above the diagonal at a time.
 _STRIPE = 64
-#: A triangle of up to so many rows is inverted by LAPACK at once.
+#: The largest triangle, in rows, that is inverted by one call of LAPACK.
 _BLOCK = 64
 _LOWER = _LEFT = ctypes.byref(ctypes.c_char(b"L"))
 _RIGHT = ctypes.byref(ctypes.c_char(b"R"))

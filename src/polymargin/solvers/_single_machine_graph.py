@@ -91,8 +91,8 @@ def potentials(gains: Any) -> tuple[Any, float]:
 def circulation(flow: Array) -> Array:
     """Return a flow ≤ ``flow`` on the same K×K graph that is conserved in every class.
 
-    What a class sends out too much is taken back along a path to a class that receives too much; such a
-    path exists as long as one class is out of balance.
+    The excess outflow of a class is reduced along a path to a class with excess inflow; such a path exists as long as
+    one class is out of balance.
 
     Examples
     --------

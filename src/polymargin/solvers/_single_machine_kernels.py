@@ -10,8 +10,8 @@ so that G, d and the two kinds need no cases in the loops. A cycle improves the 
 more than zero.
 
 Inside the solver the rows are sorted by class ("block" z is ``starts[z]:starts[z + 1]``) and all n×K arrays
-are transposed, shape (K, n): whatever is scanned or updated is contiguous. The Gram matrix keeps its own order;
-``order`` says where a row is in it.
+are transposed, shape (K, n), so that all scans and updates are contiguous. The Gram matrix keeps its own order;
+``order`` maps the rows to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from polymargin.solvers._smo_rows import fast_kernel, kernel
 THREE_CYCLE_FACTOR = 1.5
 #: With more classes than this, three-cycles are looked for only when no two-cycle improves.
 THREE_CYCLE_CLASSES = 12
-#: A two-cycle is kept as long as its classes gain this part of what they did when it was chosen.
+#: A two-cycle is kept as long as its gain is at least this share of the gain at which it was chosen.
 KEPT_GAIN = 0.7
 
 

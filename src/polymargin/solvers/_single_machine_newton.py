@@ -24,7 +24,7 @@ Index = NDArray[np.intp]
 
 #: Relative to the mean diagonal of H. It only shortens steps: the limit is the solution without it.
 RIDGE = 1e-10
-#: Of the variables that a full step would push out of the box, how many are held fixed at once.
+#: The share of the variables that a full step would move out of the box that is held fixed at once.
 HELD_AT_ONCE = 0.05
 #: The face is left when this part of its variables is held fixed.
 HELD_AT_MOST = 0.5

@@ -13,14 +13,14 @@ DENSE, LINEAR, POLY, RBF, LAPLACIAN = range(5)
 
 #: How the kernels are compiled. The fast ones may reorder sums and must not see infinities. Those that
 #: compute rows may only fuse a product with a sum: a kernel value then has the same bits wherever it stands
-#: in a row, and no solution depends on what a cache happened to hold.
+#: in a row, and no solution depends on the contents of a cache.
 kernel = compiled(nogil=True, error_model="numpy")
 row_kernel = compiled(nogil=True, error_model="numpy", fastmath={"contract"})
 fast_kernel = compiled(nogil=True, error_model="numpy", fastmath=True)
 
 
 class RowSource(NamedTuple):
-    """Whence the Gram rows of one problem of n rows come.
+    """Source of the Gram rows of one problem of n rows.
 
     For ``kind == DENSE`` the table is a Gram matrix and row i of the problem is ``table[index[i], index]``,
     copied by runs of consecutive columns. Otherwise the table holds the n rows' features, shape (d, n) with
@@ -44,7 +44,7 @@ class RowCache(NamedTuple):
     rows: Any  # (slots, n), Gram rows
     slot_of: Any  # (n,), where a row is stored, -1 when it is not
     owner: Any  # (slots,), which row is stored here
-    stamp: Any  # (slots,), when it was last asked for
+    stamp: Any  # (slots,), time of its last use
     tally: Any  # (2,), slots in use, clock
     bits: Any  # (n,), integer scratch of the exponential
 

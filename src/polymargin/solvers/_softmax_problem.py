@@ -11,7 +11,7 @@ from polymargin.solvers._softmax_steps import NewtonSteps
 
 Array = NDArray[Any]
 
-#: A feature whose root mean square is below this is silent.
+#: A feature whose root mean square is below this is treated as zero.
 _ZERO = 1e-100
 
 
@@ -39,7 +39,7 @@ class Problem:
     scale_ridge : float
         λ of the anchor's scale.
     offset : ndarray of shape (K,) or None
-        What is added to the logits of every row.
+        A constant added to the logits of every row.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Problem:
         _check(features, targets, weights, ridge, intercept_ridge, anchor, scale_ridge)
         self.kind = features.dtype
         self.total = float(weights.sum())
-        # Targets need not sum to one exactly: rounding, or rows that count for less.
+        # Targets need not sum to one exactly, because of rounding or of partial rows.
         self.targets = np.ascontiguousarray(targets.T) * weights
         self.mass = self.targets.sum(axis=0)
         self.A = np.empty((d + 1, n), self.kind)
@@ -91,7 +91,7 @@ class Problem:
         return B[:-1].copy(), B[-1].copy(), scale
 
     def coefficients(self, theta: Array) -> Array:
-        """Return the part of θ that speaks to the features and to one, shape (K, d + 1)."""
+        """Return the coefficients of the features and the intercepts in θ, shape (K, d + 1), a view."""
         return theta[:-1].reshape(self.ridge.shape)
 
     def along(self, theta: Array) -> Array:
@@ -112,7 +112,7 @@ class Problem:
         return float(self.mass @ np.log(sums) - np.vdot(self.targets, shifted)), P
 
     def penalty(self, theta: Array) -> float:
-        """Return what the ridges cost."""
+        """Return the ridge penalty."""
         B = self.coefficients(theta)
         return 0.5 * float(
             np.vdot(self.ridge, B * B) + self.scale_ridge * (theta[-1] - self.anchor_unit) ** 2

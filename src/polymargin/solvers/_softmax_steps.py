@@ -91,8 +91,8 @@ class NewtonSteps:
             scale_column = self.mass * P * (self.W - np.einsum("ki,ki->i", P, self.W))
             H[size, :size] = (scale_column @ self.A.T).ravel()
             diagonal[size] = self.scale_ridge + np.vdot(scale_column, self.W)
-        # A little more on the diagonal: adding a constant to all logits changes nothing, and where no ridge says so
-        # either, rounding must not decide.
+        # A small addition to the diagonal: without a ridge, H is singular in the direction of a constant added to all
+        # logits.
         diagonal[:] = np.where(diagonal > 0.0, (1.0 + 1e-12) * diagonal, 1.0)
         # The lower triangle, by rows, is the upper one by columns.
         _, step, info = lapack.dposv(H.T, -gradient, lower=0, overwrite_a=1, overwrite_b=1)

@@ -6,7 +6,7 @@ vector q = √s/√N, the machine is a ridge regression with the matrix
     A = D (K − r1ᵀ − 1rᵀ + g) D + κqqᵀ,     r = Ks/N,  g = sᵀKs/N²,
 
 the Gram matrix of features centred at their weighted mean. A has q as an eigenvector; κ, the mean of the other
-eigenvalues, is put there so that A is never singular for want of the bias, and is taken out again analytically.
+eigenvalues, is assigned to it so that A is not singular in this direction, and is removed again analytically.
 Targets and solutions are orthogonal to q, so κ never enters a result. A row of weight two counts exactly like
 two rows.
 """
@@ -27,7 +27,7 @@ _STRIP = 64
 
 @dataclass(frozen=True)
 class Centring:
-    """What is needed to centre kernel values of training and of new rows.
+    """Centring of kernel values of training and of new rows.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Centring:
 
     @property
     def trace(self) -> float:
-        """Σ s K(x, x), the trace of DKD: what is rounded is as large as this, not as A is."""
+        """Σ s K(x, x), the trace of DKD, which determines the size of rounding errors."""
         return self.centred_trace + self.total * abs(self.grand_mean)
 
     @property

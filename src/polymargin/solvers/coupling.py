@@ -240,10 +240,10 @@ METHODS: dict[str, Callable[..., Array]] = {
 def bradley_terry(r: Array, matrix: Array, weights: Array | None = None, prior: float = 1e-4) -> Array:
     """Return class probabilities, shape (n, K), from the probabilities of the dichotomies of any codebook.
 
-    They minimise Σ_l n_l KL(r_l ‖ ρ_l) − δ Σ_k log p_k, where ρ_l = Σ_{k∈+} p_k / Σ_{k∈±} p_k is what p says of column
-    l, the n_l have mean one and δ is the prior. Where a column has several classes on a side the distance alone may
-    be least at p_k = 0, which no data can justify; a small δ prevents it and makes the solution of a dense code
-    unique. For pairs and δ = 0 this is "ht".
+    They minimise Σ_l n_l KL(r_l ‖ ρ_l) − δ Σ_k log p_k, where ρ_l = Σ_{k∈+} p_k / Σ_{k∈±} p_k is the probability of
+    column l under p, the n_l have mean one and δ is the prior. If a column has several classes on a side, the minimum
+    without the prior may be at p_k = 0; a small δ prevents this and makes the solution of a dense code unique. For
+    pairs and δ = 0 this is "ht".
 
     Every step is, row by row, the best of two of Newton's, in p and in log p, and of Huang, Weng and Lin's (2006),
     which never fails to gain.

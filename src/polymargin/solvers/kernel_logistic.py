@@ -14,8 +14,8 @@ The Hessian couples the classes of a row by Λᵢ = sᵢ(diag(pᵢ) − pᵢpᵢ
 which needs matrices of n rows only: K + 1 factorisations for a Newton step, one for two classes
 (`polymargin.solvers._kernel_logistic_hessian`).
 
-Rows that are equal in X are one row here: a cell, whose weight is their sum and whose target is their weighted mean,
-which changes the objective by a constant. `Observations` says which rows a cell stands for.
+Rows that are equal in X are merged into a cell, whose weight is their sum and whose target is their weighted mean,
+which changes the objective by a constant. `Observations` maps rows to cells.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ __all__ = [
     "matrices_needed",
 ]
 
-#: What rounding may add to the objective, relatively.
+#: Relative rounding error of the objective.
 _ROUNDING = 1e-13
 #: An energy is clearly negative if it is, relatively, below minus this.
 _NEGATIVE = 1e-6
-#: So many steps may gain less than that; they still bring the gradient down.
+#: Number of steps that may gain less than the rounding error; they still reduce the gradient.
 _UNSEEN_STEPS = 4
 #: The factors of a Hessian serve for further steps as long as each divides the norm of the gradient by this.
 _CONTRACTION = 10.0
-#: The Hessian serves for the leave-one-out logits too if the gradient's norm over the root of the total weight is below
-#: this where it was computed.
+#: The Hessian is reused for the leave-one-out logits if the norm of the gradient, over the root of the total weight, is
+#: below this at the point where it was computed.
 _NEAR = 5e-3
-#: By this factor C rises to where Newton's method cannot begin.
+#: Factor of the continuation in C where Newton's method does not converge from the default start.
 _LADDER = 100.0
 
 
@@ -73,7 +73,7 @@ class Solution:
     logits : ndarray of shape (n, K)
         f, of the training rows.
     objective : float
-        What is minimised.
+        The objective.
     gradient_norm : float
         The norm of its gradient: in the kernel's function space, scaled with √C, for the functions, and plainly for the
         biases. The objective is strongly convex in the functions: where the biases are optimal, it is at most half the
@@ -365,11 +365,11 @@ def leave_one_out_logits(
     solution: Solution,
     rows: Observations | None = None,
 ) -> Array:
-    """Return the logits that every row would have had without it, shape (N, K), up to a constant per row.
+    """Return approximate leave-one-out logits of every row, shape (N, K), up to a constant per row.
 
     One Newton step from the optimum without the row, the analogue of the exact formula of least squares, see
     `polymargin.solvers._kernel_logistic_cavity`. A row is left out with all of its weight; other rows that are equal to
-    it in X stay, and what they say is taken into account exactly.
+    it in X stay, and are taken into account exactly.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ TRIALS = 40
 
 
 def rounding_of(value: Any) -> Any:
-    """Return what rounding may add to the values of an objective: a few units in the last place.
+    """Return the rounding error of the values of an objective: a few units in the last place.
 
     Near a minimum the decrease is smaller than that, and the full Newton step is as good as any.
 
@@ -63,7 +63,7 @@ def backtrack(
     sufficient : float, default=1e-4
         A step of the length t must reach value + sufficient · t · slope + slack.
     trials : int, default=40
-        How many lengths to try.
+        The number of lengths to try.
 
     Returns
     -------

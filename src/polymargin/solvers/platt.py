@@ -20,7 +20,7 @@ Array = NDArray[Any]
 _MAX_ITER = 100
 #: The gradient, per unit of weight and on standardised margins, at which a fit ends.
 _TOL = 1e-9
-#: Exponentials of what is larger overflow, or nearly so.
+#: Exponents are clipped at this value: larger ones overflow, or nearly so.
 _LARGEST_EXPONENT = 700.0
 
 
@@ -98,15 +98,15 @@ def fit_sigmoids(
     margins : ndarray of shape (n, L)
         The outputs of L machines.
     signs : ndarray of shape (n, L)
-        On which side each row is: +1, −1, or 0 for a row that the column does not use.
+        The side of every row: +1, −1, or 0 for a row that the column does not use.
     sample_weight : ndarray of shape (n,) or None
         Row weights; weight two counts like the row twice.
     smoothing : bool, default=True
         Whether the targets are Platt's, (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2), rather than one and zero. They keep the
         sigmoid finite where a margin separates the sides.
     increasing : bool, default=False
-        Whether a sigmoid that would fall is replaced by the share of the sides: honest margins that speak for the other
-        side say nothing that could be trusted.
+        Whether a decreasing sigmoid is replaced by the frequency of the sides: out-of-sample margins that are
+        negatively correlated with the side are uninformative.
 
     Returns
     -------
@@ -182,7 +182,7 @@ def _fit(z: Array, positive: Array, weights: Array, smoothing: bool) -> tuple[Ar
     x = z - mean[:, np.newaxis]
     spread = np.sqrt(np.einsum("lm,lm->l", shares, np.square(x)))
     varies = spread > np.maximum(1e-9, 1e-12 * np.abs(z).max(axis=1, initial=0.0))
-    # Standardised, so that the units of the margins do not matter; a margin that never changes says nothing.
+    # Standardised, so that the units of the margins do not matter; a constant margin is uninformative.
     spread[~varies] = 1.0
     x *= (varies / spread)[:, np.newaxis]
     above = np.einsum("lm,lm->l", weights, positive)
@@ -267,10 +267,9 @@ def newton_steps(
 
 
 class _Trial:
-    """The losses of the columns that are going, along their steps; what was computed last is kept, for all columns.
+    """The losses of the unconverged columns along their steps; the last values of all columns are kept.
 
-    All columns are computed at once, those that have found their length again with it: copying some of them would take
-    longer.
+    All columns are evaluated together, those with an accepted step length again: to copy a subset would take longer.
     """
 
     def __init__(

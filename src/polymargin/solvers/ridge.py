@@ -1,6 +1,6 @@
 """Ridge solvers: factor the centred matrix A once, then solve for many columns.
 
-Both factors answer the same questions. `CholeskyFactor` is for columns that share one ridge ε; `SpectralFactor`
+Both factors have the same interface. `CholeskyFactor` is for columns that share one ridge ε; `SpectralFactor`
 costs about fifteen of them and then serves any number of different ridges.
 """
 
@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 #: From this many different ridges on, one eigendecomposition is cheaper than Cholesky factorisations with inverses.
 SPECTRAL_FROM = 5
-#: Rounding does it too, where the values are huge and their differences are not.
+#: Advice for an indefinite matrix, which may also be due to rounding of large values with small differences.
 _REMEDY = "use a positive definite kernel, a smaller C, or standardised features (StandardScaler)"
 
 
@@ -30,7 +30,7 @@ class Factor(Protocol):
 
     See Also
     --------
-    CholeskyFactor, SpectralFactor, polymargin.solvers.thin.ThinFactor : Those that there are.
+    CholeskyFactor, SpectralFactor, polymargin.solvers.thin.ThinFactor : The implementations.
     """
 
     def solve(self, Y: Array) -> Array:
@@ -77,7 +77,7 @@ class Factor(Protocol):
 
 
 class WholeFactor(Factor, Protocol):
-    """A factorisation that can be asked about any direction, not only about those of the rows."""
+    """A factorisation that also gives quadratic forms of arbitrary vectors."""
 
     def quadratic(self, V: Array) -> Array:
         """Return vᵀ(A + ε_l I)⁻¹v for every row v of V, shape (m, L); V may be overwritten.

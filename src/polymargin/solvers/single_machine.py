@@ -14,8 +14,8 @@ biases are not regularised. The dual is
 then F_m(x) = Σ_i β_im K(x_i, x) + b_m.
 
 Where the soft label favours another class than z_i, d_im is negative, and the constraint, taken as printed, only
-asks that F_im must not lead by more than −d_im. With two classes this is not the soft-label SVM of the paper's
-eq. (6), whatever it says: that one puts such a row on the other side of the boundary, and at another cost.
+requires that F_im must not lead by more than −d_im. Contrary to the paper's statement, this is not the soft-label SVM
+of its eq. (6) for two classes, which puts such a row on the other side of the boundary, and at another cost.
 
 The solver follows cycles of classes (SMO), takes Newton steps on the free variables when these become slow,
 tries an interior point when both are slow, and stops on the duality gap. Cycle steps need 32 nK bytes
@@ -50,13 +50,13 @@ Array = NDArray[np.float64]
 _TAU = 1e-12
 #: The cycle steps are held to this mean gain, relative to the largest d, at first; it shrinks by the factor.
 _FIRST_TOL, _SHRINK = 0.05, 0.25
-#: E is computed afresh before its gap is believed if more than this part of tol may be rounding.
+#: E is recomputed before the gap is accepted if its rounding error may exceed this share of tol.
 _DRIFT = 1e-3
-#: Newton steps start after so many cycle steps per variable, and are repeated after so many.
+#: Cycle steps per variable before the first Newton steps, and between Newton steps.
 _NEWTON_FIRST, _NEWTON_AGAIN = 1.0, 0.5
 #: Newton steps need memory for f² numbers: f is at most n, or this.
 _FACE = 3000
-#: The interior point is tried after so many rounds of Newton steps, later if the Gram matrix has no low rank.
+#: Rounds of Newton steps before the interior point is tried, for a Gram matrix of low rank and otherwise.
 _INTERIOR_AFTER, _DIRECT_AFTER = 4, 24
 #: Rounds without progress before giving up.
 _PATIENCE = 8

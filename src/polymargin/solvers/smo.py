@@ -377,8 +377,7 @@ class _Solver:
     def _active_rows(self, highest: float, lowest: float) -> NDArray[np.intp] | None:
         """Return the rows that may still move, or None if shrinking the problem to them would not pay.
 
-        A row at its bound stays there for now if F pushes it against the bound harder than any pair's F can
-        pull.
+        A row at its bound is shrunk if its gradient F lies beyond the extremes of F over the rows that can move.
         """
         stuck = ((self.beta == self.upper) & (self.exact > highest)) | (
             (self.beta == self.lower) & (self.exact < lowest)

@@ -19,7 +19,7 @@ from polymargin.solvers.smo_gram import GramSource, LazyGram, RowPool, SharedGra
 
 Index = NDArray[np.intp]
 
-#: How far, relative to its size, a start may be from feasible.
+#: Relative tolerance of the feasibility of a warm start.
 _START_ROUNDING = 1e-9
 
 

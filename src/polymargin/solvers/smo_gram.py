@@ -1,6 +1,6 @@
-"""Where the SMO solver takes its Gram rows from: a matrix, or features and a kernel.
+"""Sources of Gram rows for the SMO solver: a matrix, or features and a kernel.
 
-A source knows all N training rows; a problem uses some of them. `RowPool` joins the two for the jitted
+A source holds all N training rows; a problem uses some of them. `RowPool` joins the two for the jitted
 code: it lays out one problem's `RowSource` and a bounded `RowCache`, and reuses its memory from problem to
 problem.
 """
@@ -36,11 +36,11 @@ BLOCK_ROWS = 256
 
 
 class GramSource(Protocol):
-    """What the solver needs to know of a Gram matrix, in memory or not.
+    """The interface of Gram matrices, in memory or computed on demand.
 
     See Also
     --------
-    DenseGram, LazyGram, SharedGram : Those that there are.
+    DenseGram, LazyGram, SharedGram : The implementations.
     """
 
     n_rows: int
@@ -98,7 +98,7 @@ class DenseGram:
         self.K = np.require(K, requirements=["C", "A", "W"])
         self.n_rows = K.shape[0]
         self.dtype = self.K.dtype
-        self.rounding = 0.0  # what is given is the problem
+        self.rounding = 0.0  # the given matrix defines the problem
 
     @property
     def largest(self) -> float:
@@ -137,7 +137,7 @@ class SharedGram(DenseGram):
 
     See Also
     --------
-    LazyGram : What it is computed from.
+    LazyGram : The source of its values.
 
     Examples
     --------
@@ -393,7 +393,7 @@ class RowPool:
     def lend(self, source: GramSource, index: Array | None, dtype: DTypeLike) -> tuple[RowSource, RowCache]:
         """Return the row source and the cache for one problem; the previous problem's are then void.
 
-        Two problems on the same rows, one after the other, share what is cached.
+        Two consecutive problems on the same rows share the cache.
 
         Parameters
         ----------
@@ -447,7 +447,7 @@ def restrict(rows: RowSource, cache: RowCache, active: Array) -> tuple[RowSource
     rows : RowSource
         The rows of the problem.
     cache : RowCache
-        What is known of them.
+        Their cached Gram rows.
     active : ndarray of int
         The rows to keep.
 

@@ -24,8 +24,8 @@ from polymargin.solvers.status import Status
 
 Array = NDArray[Any]
 
-#: What a line search must gain of what the gradient promises. A good Newton step gains one half; one that gains much
-#: less has run into saturated probabilities, from where the next would be wild.
+#: Sufficient decrease of the line search, as a share of the slope. A good Newton step gains one half; one that gains
+#: much less has reached saturated probabilities, from where the next step would be much too long.
 _SUFFICIENT = 0.2
 
 
@@ -161,7 +161,7 @@ def smooth_targets(class_index: Array, n_classes: int, mass: float = 0.0) -> Arr
     n_classes : int
         K.
     mass : float, default=0.0
-        What the other classes get together.
+        The total target of the other classes.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def reduced_features(features: Array) -> tuple[Array, Array]:
     V : ndarray of shape (d, r)
     """
     left, sizes, right = np.linalg.svd(features, full_matrices=False)
-    # Directions of no size but rounding, such as the one that centring takes away, would be blown up.
+    # Directions whose singular values are rounding errors, such as the one that centring removes, are dropped.
     kept = sizes > np.finfo(sizes.dtype).eps * max(features.shape) * sizes.max(initial=0.0)
     return (left * sizes)[:, kept], right[kept].T
 
@@ -235,12 +235,12 @@ def fit_softmax(
     anchor : ndarray of shape (n, K) or None
         W, such as the log-probabilities of a first decoder.
     scale_ridge : float, default=0.0
-        λ_s, which pulls the anchor's scale to one; with zero it is free.
+        λ_s, which shrinks the anchor's scale towards one; zero for no penalty.
     offset : ndarray of shape (K,) or None
-        A constant that is added to the logits, such as the logarithms of the class frequencies, to which the ridge of
-        the intercept then pulls. It is not part of what is returned.
+        A constant that is added to the logits, such as the logarithms of the class frequencies, towards which the ridge
+        of the intercept then shrinks. It is not included in the result.
     start : SoftmaxFit or None
-        Where to start, such as the fit with another ridge; None: B = 0, b = 0, s = 1.
+        Warm start, such as the fit with another ridge; None: B = 0, b = 0, s = 1.
     tol : float, default=1e-7
         The gradient norm to reach, see `SoftmaxFit.gradient_norm`.
     max_iter : int, default=100

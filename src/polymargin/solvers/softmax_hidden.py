@@ -108,7 +108,7 @@ def fit_hidden(
 def train_epochs(
     features: Array, targets: Array, weights: Array, ridge: float, hidden: int, epochs: int, random: Any
 ) -> HiddenFit:
-    """Train for a few passes over the data, from small random weights, as networks are when they are stopped early.
+    """Train for a given number of passes over the data, from small random weights (early stopping).
 
     Parameters
     ----------

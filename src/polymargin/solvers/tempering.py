@@ -1,4 +1,4 @@
-"""Tempering: how far probabilities are to be trusted, compared with the class frequencies; and contamination.
+"""Tempering and contamination: shrinkage of class probabilities towards the class frequencies.
 
 p_u ∝ p^u π^(1−u) lies between the class frequencies π (u = 0) and the probabilities themselves (u = 1). The log-loss is
 convex in u.
@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 #: The precision of u, and of log ε.
 _TOL = 1e-13
-#: What is added to the log-likelihood of a contamination ε: so many rows' worth of log ε. On 39 development sets the
+#: The weight of log ε, in rows, that is added to the log-likelihood of a contamination ε. On 39 development sets the
 #: mean log-loss is the same, to 0.2 %, for half a row, a tenth and none.
 PSEUDO_ROWS = 0.1
 

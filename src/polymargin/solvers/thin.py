@@ -1,4 +1,4 @@
-"""The centred matrix of a kernel with few features: A = GGᵀ with a thin G, and what takes n³ operations takes nD².
+"""The centred matrix of a kernel with an explicit feature map of dimension D < n: A = GGᵀ, with O(nD²) operations.
 
 G = F diag(g): F holds the features of the rows, centred at their weighted mean and multiplied by √s
 (`polymargin.solvers.centring`), and g² are the powers of gamma that go with them. With M = GᵀG + ε the inverse of A +
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: A ridge of less than this times the trace, before centring, leaves coefficients that cancel in every output.
+#: The least ridge, in multiples of the trace before centring: below, the coefficients cancel in every output.
 _LEAST_RIDGE = 1e-14
-#: One minus the leverage of a row, where it is less than this, is lost in the rounding of the leverage.
+#: The least value of one minus a leverage: below, it is dominated by the rounding error of the leverage.
 _LEAST_REST = 1e-7
 
 
