@@ -56,7 +56,7 @@ class Step:
         )
 
 
-#: Is told every step of a fit, by one thread at a time for each count.
+#: Callback with every step of a fit, called by one thread at a time for each count.
 Progress = Callable[[Step], None]
 
 
@@ -66,7 +66,7 @@ def notes(progress: Progress | None) -> Progress | None:
 
 
 class Count:
-    """Counts towards a total that may grow, and tells every step.
+    """Counts towards a total that may grow, and reports every step.
 
     Examples
     --------

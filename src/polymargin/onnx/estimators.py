@@ -88,7 +88,7 @@ def window(model: WindowPosterior, x: Value) -> tuple[Value, Value]:
     return shares, shares
 
 
-#: What every estimator says of new rows.
+#: The converter of every estimator: its labels and probabilities, or scores, for new rows.
 CONVERTERS: dict[type, Callable[[Any, Value], tuple[Value, Value]]] = {
     LSSVMClassifier: dichotomies,
     SVMClassifier: dichotomies,

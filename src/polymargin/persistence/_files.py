@@ -32,7 +32,7 @@ def save(model: Any, path: str | os.PathLike[str], summary: Mapping[str, Any] | 
 
     The model may be any estimator of polymargin, alone or in a scikit-learn pipeline. What comes back predicts the
     same, bit for bit. The file is there completely or not at all: a failure leaves an older file of this name as it
-    was. ``loo_log_loss_``, which the file tells, is computed now if nobody has asked for it yet. Needs skops:
+    was. ``loo_log_loss_``, which is part of the summary, is computed now if it has not been yet. Needs skops:
     install polymargin with its persist extra.
 
     Parameters

@@ -65,8 +65,8 @@ def decision_regions(
     """Evaluate a fitted classifier on a grid.
 
     Of two features the grid is the plane itself. Of more it is the plane through the mean of the rows along their first
-    two principal components, every feature taken in units of its standard deviation: what the classifier says there is
-    what it says of rows that are average in all other directions.
+    two principal components, every feature taken in units of its standard deviation: the prediction shown is
+    that of rows that are average in all other directions.
 
     Parameters
     ----------
