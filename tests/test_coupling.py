@@ -220,7 +220,7 @@ def test_the_derivatives_of_the_distance(prior):
         return naive.bradley_terry_distance(np.exp(theta), r[0], SPARSE, weights, prior)
 
     def gradient(theta):
-        up, down = sides._pulls(np.exp(theta - np.log(np.exp(theta).sum()))[np.newaxis], r)
+        up, down = sides._balance_terms(np.exp(theta - np.log(np.exp(theta).sum()))[np.newaxis], r)
         return (down - up)[0]
 
     assert sides.value(np.exp(theta)[np.newaxis], r)[0] == pytest.approx(distance(theta), rel=1e-12)
@@ -236,7 +236,7 @@ def test_bradley_terry_of_few_columns_reaches_the_minimum():
     matrix = np.array([[-1, -1, -1], [-1, -1, 1], [-1, 1, -1], [-1, 1, 1], [1, -1, -1], [1, -1, 1]])
     r = np.clip(1 / (1 + np.exp(-4.0 * np.random.default_rng(0).normal(size=(300, 3)))), 1e-7, 1 - 1e-7)
     p = bradley_terry(r, matrix)
-    up, down = _Sides(matrix, np.ones(3), 1e-4)._pulls(p, r)
+    up, down = _Sides(matrix, np.ones(3), 1e-4)._balance_terms(p, r)
     assert np.abs(up - down).max() < 1e-13
 
 

@@ -111,7 +111,7 @@ class _Sides:
 
     def step(self, _: Value, p: Value, r: Value, _before: Value) -> list[Value]:
         """Return p after a step, r, and the largest entry of the gradient before the step."""
-        up, down = self._pulls(p, r)
+        up, down = self._balance_terms(p, r)
         gradient = down - up
         best = _floored(p * up / down)
         value = self._value(best, r)
@@ -128,8 +128,8 @@ class _Sides:
         smooth = float(self.n_classes) * p.sum(keepdims=True).log() - p.log().sum(keepdims=True)
         return distances @ self.weights[:, np.newaxis] + self.prior * smooth
 
-    def _pulls(self, p: Value, r: Value) -> tuple[Value, Value]:
-        """Return what pulls every class up and down; in a stationary point they are equal."""
+    def _balance_terms(self, p: Value, r: Value) -> tuple[Value, Value]:
+        """Return the positive and the negative terms of the gradient of every class, equal at a stationary point."""
         above, below = p @ self.plus, p @ self.minus
         up = (self.weights * r / above) @ self.plus.T + (self.weights * (1.0 - r) / below) @ self.minus.T
         down = (self.weights / (above + below)) @ (self.plus + self.minus).T
