@@ -34,6 +34,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ import numpy as np
 from scipy.stats import chi2
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 import polymargin
 from polymargin.datasets import DatasetNotFound, generators, load
@@ -292,7 +294,8 @@ def fit_large(name: str, n: int, model: str, n_jobs: int) -> Row:
     watch = threading.Thread(target=peak_memory, args=(stop, peak), daemon=True)
     watch.start()
     start = time.perf_counter()
-    fitted = make(model, n_jobs=n_jobs).fit(X, y[train])
+    with threadpool_limits(n_jobs):  # importing `quality` has held BLAS to one thread
+        fitted = make(model, n_jobs=n_jobs).fit(X, y[train])
     seconds = time.perf_counter() - start
     log_proba = fitted.predict_log_proba(X_test)
     stop.set()
@@ -307,9 +310,11 @@ def large(arguments: argparse.Namespace) -> dict[str, list[Row]]:
         if arguments.datasets and name not in arguments.datasets:
             continue
         for model in MODELS:
-            with multiprocessing.get_context("spawn").Pool(1) as process:
+            # Not a daemon, which could have no workers of its own.
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
                 try:
-                    rows.append(process.apply(fit_large, (name, arguments.large, model, arguments.jobs)))
+                    fit = process.submit(fit_large, name, arguments.large, model, arguments.jobs)
+                    rows.append(fit.result())
                 except (DatasetNotFound, MemoryError) as error:
                     tell(f"{name}, {model}: {error}")
                     continue
