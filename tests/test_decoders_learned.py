@@ -377,7 +377,7 @@ def test_what_is_learned_from(monkeypatch, decoder, honest):
     np.testing.assert_allclose(outputs.margins, model.bank_.honest_margins if honest else model.margins(X))
     # Other decoders are fitted only to cross-fit probabilities, each on honest outputs of the rows outside a fold.
     others = [outputs for fitted, outputs in seen if fitted is not model.decoder_]
-    cross_fits = honest and decoder.probabilistic
+    cross_fits = decoder.probabilistic
     assert len(others) == (SearchSettings().folds if cross_fits else 0)
     assert {outputs.provenance for outputs in others} <= {"leave_one_out"}
     assert sum(y.size - outputs.margins.shape[0] for outputs in others) == (y.size if cross_fits else 0)
@@ -385,7 +385,7 @@ def test_what_is_learned_from(monkeypatch, decoder, honest):
 
 def test_nothing_is_computed_for_a_decoder_that_does_not_learn(monkeypatch):
     X, y = blobs(3)
-    monkeypatch.setattr(LSSVMClassifier, "_training_outputs", lambda self, honest: pytest.fail("not needed"))
+    monkeypatch.setattr(LSSVMClassifier, "_training_outputs", lambda self, **_: pytest.fail("not needed"))
     LSSVMClassifier(coding="one-vs-all", decoding=Argmax("norm")).fit(X, y)
 
 

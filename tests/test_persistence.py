@@ -261,7 +261,7 @@ def test_description_without_loading(tmp_path, monkeypatch):
     )
     assert (training["C"], training["gamma"], training["kernel"]) == (2.0, last.gamma_[0], last.kernel_.name)
     assert training["loo_log_loss"] == last.loo_log_loss_
-    with pytest.raises(ImportError, match=r"polymargin\[persist\]"):
+    with pytest.raises(ImportError, match=r"its persist extra"):
         polymargin.load(tmp_path / "model")
 
 

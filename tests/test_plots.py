@@ -315,7 +315,7 @@ def test_the_sample_is_that_of_the_search():
     model = LSSVMClassifier(kernel="rbf", search=settings, random_state=3).fit(X, y)
     surface = selection_surface(model, n_C=3, n_gamma=1)
     groups = group_grams(Workspace(model.bank_.data), model.codebook_, "loo")
-    share = leave_one_out._affordable(groups, settings.operations / (10 * len(OCTAVES)))
+    share = leave_one_out._share_within_budget(groups, settings.operations / (10 * len(OCTAVES)))
     kept = model.bank_.data.deal.sample(share, settings.least_rows)
     assert kept.size < 200
     expected = []

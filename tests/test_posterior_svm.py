@@ -404,7 +404,7 @@ def test_the_same_again_on_any_number_of_threads(name):
             assert_array_equal(proba, expected)
     restored = pickle.loads(pickle.dumps(model))
     assert_array_equal(restored.predict_proba(X_NEW), expected)
-    with pytest.raises(ValueError, match="forgotten its training rows"):
+    with pytest.raises(ValueError, match="no longer has its training rows"):
         model.bank_.training_outputs(honest=True)
 
 

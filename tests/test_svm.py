@@ -231,7 +231,7 @@ def test_honest_outputs_are_out_of_fold(book, kernel, problem):
     inside = bank.training_outputs(honest=False)
     assert inside.provenance == "in_sample"
     np.testing.assert_array_equal(outputs.margins[targets == 0], inside.margins[targets == 0])
-    with pytest.raises(ValueError, match="forgotten its training rows"):
+    with pytest.raises(ValueError, match="no longer has its training rows"):
         bank.without_training().training_outputs(honest=False)
 
 
