@@ -73,6 +73,18 @@ def test_comparison_gives_the_bits_of_the_estimator(split, estimator):
             assert_array_equal(prediction.log_proba, alone.predict_log_proba(X_test))
 
 
+def test_codings_may_be_matrices_and_one_name_and_svms_have_no_variances(split):
+    X_train, X_test, y_train, y_test = split
+    matrix = np.array([[1, -1], [-1, 1], [-1, -1]])
+    for codings in ({"mine": matrix}, "minimal"):
+        (found,) = predict_codings(X_train, y_train, X_test, codings=codings, decodings="hamming")
+        assert found.labels.shape == y_test.shape
+    scores = compare_codings(
+        X_train, y_train, X_test, y_test, codings="one-vs-one", estimator=SVMClassifier()
+    )
+    assert [score.decoding for score in scores] == ["coupled-softmax", "softmax", "hamming", "loss"]
+
+
 def test_estimators_that_are_fitted_together_differ_in_coding_and_decoding_only(split):
     with pytest.raises(ValueError, match="coding and decoding only"):
         fit_together([LSSVMClassifier(), LSSVMClassifier(kernel="rbf")], split[0], split[2])

@@ -9,6 +9,7 @@ lack (0.1), and their log-loss is held to that of the best probabilities that kn
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 from polymargin import (
     AutoKernelClassifier,
@@ -135,3 +136,31 @@ def test_two_distinct_rows_in_many_columns(name):
     X = np.repeat(table.X, 20, axis=1)
     proba = ALL[name]().fit(X[cell], y).predict_proba(X)
     assert furthest(proba, cell, y) > FOUR_SIGMA, proba
+
+
+@pytest.mark.parametrize("make", [LSSVMClassifier, AutoKernelClassifier])
+def test_classes_with_the_same_rows_beside_one_that_is_apart(make):
+    """The separable pairs drive C up; the pair of equal rows must not learn from the last digits."""
+    y = np.repeat([0, 1, 2], [60, 70, 40])
+    X = (y > 0).astype(float)[:, np.newaxis]
+    model = make().fit(X, y)
+    alone, together = model.predict_proba(X[[0, 100]]), model.predict_proba(X)[[0, 100]]
+    assert_allclose(alone, together, atol=1e-9)
+    assert_allclose(alone, [[1.0, 0.0, 0.0], [0.0, 70 / 110, 40 / 110]], atol=0.03)
+    truth = -(70 * np.log(70 / 110) + 40 * np.log(40 / 110)) / 170
+    assert model.loo_log_loss_ == pytest.approx(truth, abs=0.05)
+
+
+@pytest.mark.parametrize("decoding", ["coupled-softmax", "softmax", "coupling"])
+def test_shared_patterns_give_the_frequencies_of_their_cells(decoding):
+    for seed in (5, 21, 55, 90):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(0, 4, 173)
+        X = np.array([[0.0, 1.0], [2.0, 0.0], [2.0, 0.0], [2.0, 0.0]])[y]
+        model = LSSVMClassifier(decoding=decoding).fit(X, y)
+        proba = model.predict_proba(X)
+        assert_allclose(
+            np.vstack([model.predict_proba(row[np.newaxis]) for row in X[:20]]), proba[:20], atol=1e-9
+        )
+        cell = np.bincount(y[y > 0], minlength=4) / (y > 0).sum()
+        assert_allclose(proba[y > 0], np.tile(cell, ((y > 0).sum(), 1)), atol=0.05)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from polymargin.codebooks import Codebook, resolve_codebook
+from polymargin.codebooks import Codebook, adaptive_coding, resolve_codebook
 from polymargin.decoders import Decoder, resolve_decoder
 from polymargin.estimators import LSSVMClassifier, fit_together
 from polymargin.metrics import accuracy, brier_score, log_loss
@@ -159,12 +159,17 @@ def predict_codings(
     (array([0, 1]), None)
     """
     estimator = LSSVMClassifier() if estimator is None else estimator
-    n_classes = np.unique(np.asarray(y_train)).size
+    labels = np.asarray(y_train)
+    n_classes = labels.shape[1] if labels.ndim == 2 else np.unique(labels).size
     models = {}
     for coding, how in named(codings).items():
-        book = None if how == "adaptive" else resolve_codebook(how, n_classes, estimator.random_state)
+        adaptive = adaptive_coding(how) is not None
+        book = None if adaptive else resolve_codebook(how, n_classes, estimator.random_state)
         for decoding, decoder in named(decodings).items():
-            if book is None or can_read(resolve_decoder(decoder), book):
+            resolved = resolve_decoder(decoder)
+            if resolved.needs_variances and not isinstance(estimator, LSSVMClassifier):
+                continue
+            if book is None or can_read(resolved, book):
                 models[coding, decoding] = clone(estimator).set_params(coding=how, decoding=decoder)
     fit_together(list(models.values()), X_train, y_train)
     return [predicted(model, coding, decoding, X_test) for (coding, decoding), model in models.items()]
@@ -189,7 +194,9 @@ def can_read(decoder: Decoder, codebook: Codebook) -> bool:
 
 def named(choices: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
     """Return choices by name."""
-    return dict(choices) if isinstance(choices, Mapping) else {choice: choice for choice in choices}
+    if isinstance(choices, Mapping):
+        return dict(choices)
+    return {choice: choice for choice in ([choices] if isinstance(choices, str) else choices)}
 
 
 def class_positions(y: ArrayLike, classes: Array) -> Array:

@@ -250,7 +250,9 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         n_rows = np.shape(rows.y)[0]
         # With many rows BLAS uses the threads, and memory may suffice for one member at a time only.
         n_jobs = 1 if n_rows > FEW_ROWS else count_jobs(self.n_jobs)
-        fits = Parallel(n_jobs=min(n_jobs, len(members)), return_as="generator")(
+        n_jobs = min(n_jobs, len(members))
+        # Not every backend can return one result after the other.
+        fits = Parallel(n_jobs=n_jobs, return_as="generator" if n_jobs == 1 else "list")(
             delayed(_fitted)(member, rows) for member in members
         )
         fitted, honest = [], []

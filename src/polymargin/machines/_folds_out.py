@@ -86,6 +86,36 @@ class FoldsOut:
             found.append(_machines(group.group, block, held, *refitted))
         return cls(*(np.stack(parts) for parts in zip(*found, strict=True)))
 
+    def with_constants(
+        self, group: DichotomyGroup, block: FactorisedBlock, folds: Array | None, columns: Array
+    ) -> FoldsOut:
+        """Return the same with some machines replaced by the mean of the targets of the rows outside each fold.
+
+        Parameters
+        ----------
+        group : DichotomyGroup
+            The rows of the block.
+        block : FactorisedBlock
+            The columns.
+        folds : ndarray of int, shape (n,)
+            The fold of every training row.
+        columns : ndarray of int
+            Which of the block's columns.
+
+        Returns
+        -------
+        FoldsOut
+        """
+        assert folds is not None
+        margins, coef = self.margins.copy(), self.coef.copy()
+        targets = group.targets[:, np.searchsorted(group.columns, block.columns[columns])]
+        for fold in range(len(margins)):
+            shares = np.where(folds[block.rows] != fold, group.weights, 0.0)
+            shares /= max(float(shares.sum()), 1e-300)
+            margins[fold][:, columns] = shares @ targets
+            coef[fold][columns] = 0.0
+        return FoldsOut(margins, coef)
+
 
 def _machines(
     group: DichotomyGroup, block: FactorisedBlock, held: Array, solution: Array, errors: Array

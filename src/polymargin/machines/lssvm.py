@@ -49,6 +49,11 @@ Array = NDArray[Any]
 
 #: Margins smaller than this times the targets count as zero: their relative error is not estimated.
 _NEGLIGIBLE = 1e-6
+#: Machines whose margins vary by less than this part of the targets have learned next to nothing.
+_NOTHING_LEARNED = 0.01
+#: What a machine has learned, the variation of its margins, must be this many times the rounding errors: else not one
+#: digit of it is right. (Equal rows with different labels have had 1.2.)
+_LEAST_SIGNAL = 10.0
 
 
 @dataclass(frozen=True)
@@ -666,26 +671,40 @@ def _solve(
         log_evidence = evidence.log_evidence(
             centring.total, ridges, fit, logs, inverse.sum(axis=0) + repeated / ridges
         )
+    norms = np.sqrt(np.maximum(squared_norms, 0.0))
+    loo_margins = Y - errors / roots
+    rounding = _rounding_errors(block, solution)
+    learned = np.sqrt(np.square(centred - ridges * solution).sum(axis=0))
+    constant = np.flatnonzero(learned <= _LEAST_SIGNAL * rounding)
+    if constant.size:
+        # Nothing but rounding tells the rows apart, as where all of them are equal: the machine is the mean of the
+        # targets. A decoder that learns the scale of the outputs would take their last digits for a signal.
+        coef[:, constant] = norms[constant] = 0.0
+        # There is nothing to warn of unless they were to learn something.
+        rounding = np.where(learned <= _NOTHING_LEARNED * np.linalg.norm(centred, axis=0), 0.0, rounding)
+        shift = group.group.shift(np.ones(block.rows.size, dtype=bool))
+        loo_margins[:, constant] = (
+            means[constant] - shift[:, np.searchsorted(group.columns, columns)][:, constant]
+        )
+        without = None if without is None else without.with_constants(group.group, block, folds, constant)
     return _Solved(
         block.rows,
         columns,
         coef.T,
         means - centring.row_means @ coef,
-        np.sqrt(np.maximum(squared_norms, 0.0)),
+        norms,
         mu,
         zeta,
         log_evidence,
-        Y - errors / roots,
-        _rounding_error(block, centred, means, solution, ridges),
+        loo_margins,
+        _relative(rounding, centred, means, solution, ridges, centring.total),
         without,
         block if keep_factor else None,
     )
 
 
-def _rounding_error(
-    block: FactorisedBlock, centred: Array, means: Array, solution: Array, ridges: Array
-) -> float:
-    """Return the expected rounding error of the worst machine's margins, relative to their size.
+def _rounding_errors(block: FactorisedBlock, solution: Array) -> Array:
+    """Return the expected length of the rounding errors of every machine's margins of its rows, shape (l,).
 
     Rounding the kernel's values changes the matrix by E, as large as a rounding of its trace; the margins Aã change by
     A(A + ε)⁻¹Eã, which is no longer than Eã. This is a closer bound than the condition number of A + ε, which is that
@@ -694,9 +713,15 @@ def _rounding_error(
     centring = block.centring
     # Features are centred before they are multiplied, kernel matrices afterwards.
     trace = centring.centred_trace if isinstance(block.factor, ThinFactor) else centring.trace
-    shared = centring.total * np.square(means)
+    return np.asarray(0.5 * np.finfo(np.float64).eps * trace * np.linalg.norm(solution, axis=0))
+
+
+def _relative(
+    errors: Array, centred: Array, means: Array, solution: Array, ridges: Array, total: float
+) -> float:
+    """Return the errors of the worst machine relative to the size of its margins."""
+    shared = total * np.square(means)
     margins = np.sqrt(np.square(centred - ridges * solution).sum(axis=0) + shared)
     targets = np.sqrt(np.square(centred).sum(axis=0) + shared)
     sizes = np.maximum(margins, _NEGLIGIBLE * targets)
-    errors = 0.5 * np.finfo(np.float64).eps * trace * np.linalg.norm(solution, axis=0)
     return float(np.divide(errors, sizes, out=np.zeros_like(errors), where=sizes > 0.0).max())
