@@ -370,10 +370,8 @@ def group_grams(
 ) -> list[GroupGram]:
     """Return the groups of rows that columns share, with features where these are few and allowed."""
     groups = dichotomy_groups(workspace.rows, codebook, selection)
-    grams = [GroupGram(group, workspace) for group in groups]
-    if by_matrix or n_features_to_use(workspace.rows, grams) is None:
-        return grams
-    return [GroupGram(group, workspace, by_features=True) for group in groups]
+    by_features = not by_matrix and n_features_to_use(workspace, groups) is not None
+    return [GroupGram(group, workspace, by_features) for group in groups]
 
 
 def fit_lssvm_bank(

@@ -226,7 +226,6 @@ def predict_codings(
     variances = any(decoder.needs_variances for decoder in decoders.values())
     X, weights = np.asarray(X_train, dtype=np.float64), np.ones(train_index.size)
     rows = TrainingRows(resolve_kernel(kernel, degree, coef0).fitted(X, weights), X, train_index, weights)
-    rows = rows.shuffled()
     pools = [part.columns for part in parts] if shared_parameters else None
     bank = machines(rows, joined, pools=pools, variances=variances)
     training_outputs = cache(lambda honest: bank.training_outputs(honest=honest))
