@@ -21,8 +21,9 @@ Result = TypeVar("Result")
 
 #: Up to this many rows one thread is faster: the threads of BLAS wait for each other by spinning.
 FEW_ROWS = 2500
-#: From this many rows on, a matrix is worth a thread of ours.
-_WORTH_A_THREAD = 200
+#: With matrices of this many rows two threads of ours are worth while: a solution then takes as long as the interpreter
+#: needs for its Python code, for which threads wait on each other.
+_WORTH_TWO_THREADS = 200
 
 
 class _Limit:
@@ -157,14 +158,15 @@ _threads: ContextVar[tuple[Parallel, int] | None] = ContextVar("threads", defaul
 
 
 @contextmanager
-def threads(n_jobs: int | None, n_rows: float = _WORTH_A_THREAD) -> Iterator[None]:
+def threads(n_jobs: int | None, n_rows: float = FEW_ROWS) -> Iterator[None]:
     """Let `in_threads` use so many threads, as joblib counts them; within another such block, those of that one.
 
-    Where the matrices to work on have but few rows, threads would only wait for the interpreter, and there are none;
-    nor where they have many, which are left to the threads of BLAS.
+    Where the matrices to work on have but few rows, more threads would only wait for the interpreter, and there are
+    fewer or none; nor are there any where they have many, which are left to the threads of BLAS.
     """
-    number = count_jobs(n_jobs)
-    if _threads.get() is not None or number == 1 or not _WORTH_A_THREAD <= n_rows <= FEW_ROWS:
+    # A solution takes time in n³, its Python code does not depend on n.
+    number = min(count_jobs(n_jobs), 1 + int((n_rows / _WORTH_TWO_THREADS) ** 3))
+    if _threads.get() is not None or number == 1 or n_rows > FEW_ROWS:
         yield
         return
     with Parallel(n_jobs=number, require="sharedmem") as parallel:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from polymargin._progress import Progress
-from polymargin._threads import FEW_ROWS, count_jobs
+from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._soft_labels import DecoderRows
@@ -413,9 +413,10 @@ def cross_fitted_log_proba(bank: LSSVMBank, decoder: ProbabilisticDecoder) -> tu
     """Return the training data of a decoder, and its cross-fitted log-probabilities, shape (n, K)."""
     rows = decoder_rows(bank)
     assert rows.outputs is not None
-    log_p = clone(decoder).cross_fit(
-        bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights
-    )
+    with blas_threads_for(0):  # a decoder's matrices are thin
+        log_p = clone(decoder).cross_fit(
+            bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights
+        )
     return rows, log_p
 
 

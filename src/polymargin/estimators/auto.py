@@ -248,12 +248,11 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     ) -> tuple[list[LSSVMClassifier], list[Array]]:
         """Return the fitted members, and the out-of-sample log-probabilities of the training rows by each."""
         n_rows = np.shape(rows.y)[0]
-        # With many rows BLAS uses the threads, and memory may suffice for one member at a time only.
-        n_jobs = 1 if n_rows > FEW_ROWS else count_jobs(self.n_jobs)
-        n_jobs = min(n_jobs, len(members))
+        # With many rows memory may suffice for one member at a time only, whose groups of rows have the threads then.
+        n_jobs = 1 if n_rows > FEW_ROWS else min(count_jobs(self.n_jobs), len(members))
         # Not every backend can return one result after the other.
         fits = Parallel(n_jobs=n_jobs, return_as="generator" if n_jobs == 1 else "list")(
-            delayed(_fitted)(member, rows) for member in members
+            delayed(_fitted)(member, rows, self.n_jobs if n_jobs == 1 else None) for member in members
         )
         fitted, honest = [], []
         for member, log_proba in fits:
@@ -314,9 +313,17 @@ class _MemberRows:
     groups: Any
 
 
-def _fitted(member: LSSVMClassifier, rows: _MemberRows) -> tuple[LSSVMClassifier, Array]:
-    """Fit a member, here or in another process; return it with its honest log-probabilities."""
-    member.fit(rows.X, rows.y, rows.sample_weight, rows.groups)
+def _fitted(member: LSSVMClassifier, rows: _MemberRows, n_jobs: int | None) -> tuple[LSSVMClassifier, Array]:
+    """Fit a member, here or in another process; return it with its honest log-probabilities.
+
+    Unless the member has its own number of jobs, it may use `n_jobs`.
+    """
+    own = member.n_jobs
+    member.n_jobs = n_jobs if own is None else own
+    try:
+        member.fit(rows.X, rows.y, rows.sample_weight, rows.groups)
+    finally:
+        member.n_jobs = own
     return member, member._honest()[1]
 
 

@@ -11,7 +11,6 @@ from scipy.linalg import LinAlgWarning
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
-from polymargin._threads import blas_threads_for
 from polymargin._warnings import warn
 from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
@@ -292,8 +291,7 @@ default="one-vs-one"
         self._cross_log_proba: Array | None = getattr(fitted, "cross_log_proba_", None)
         if self._cross_log_proba is None and decoder.learns_probabilities:
             assert isinstance(decoder, ProbabilisticDecoder)
-            with blas_threads_for(0):
-                self._cross_log_proba = cross_fitted_log_proba(self.bank_, decoder)[1]
+            self._cross_log_proba = cross_fitted_log_proba(self.bank_, decoder)[1]
         # They are many numbers, and have served.
         self.bank_ = replace(self.bank_, nested=None)
         return fitted
