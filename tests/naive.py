@@ -35,7 +35,8 @@ def kernel_matrix(kind, X, Z, gamma=1.0, degree=3, coef0=1.0, share=0.3, ratio=1
     """Gram matrix between the rows of X and of Z, entry by entry (Van Gestel et al. 2002, §2.1).
 
     linear x·z; poly (gamma x·z + coef0)^degree; rbf exp(-gamma |x - z|²); laplacian exp(-gamma |x - z|_1);
-    blend, a sum of the last two: share of the Laplacian, with gamma times ratio, and the rest of the Gaussian.
+    exponential exp(-gamma |x - z|_2); blend, a sum of two: share of the Laplacian, with gamma times ratio, and the rest
+    of the Gaussian.
     """
     X, Z = np.asarray(X, dtype=float), np.asarray(Z, dtype=float)
     K = np.zeros((len(X), len(Z)))
@@ -49,6 +50,8 @@ def kernel_matrix(kind, X, Z, gamma=1.0, degree=3, coef0=1.0, share=0.3, ratio=1
                 K[i, j] = np.exp(-gamma * np.sum((x - z) ** 2))
             elif kind == "laplacian":
                 K[i, j] = np.exp(-gamma * np.sum(np.abs(x - z)))
+            elif kind == "exponential":
+                K[i, j] = np.exp(-gamma * np.sqrt(np.sum((x - z) ** 2)))
             elif kind == "blend":
                 rough, smooth = np.sum(np.abs(x - z)), np.sum((x - z) ** 2)
                 K[i, j] = share * np.exp(-gamma * ratio * rough) + (1 - share) * np.exp(-gamma * smooth)

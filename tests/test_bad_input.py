@@ -213,7 +213,7 @@ def test_a_function_that_fails_on_new_rows_only():
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
-@pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian", "poly"])
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian", "exponential", "poly"])
 def test_features_too_large_for_their_squares(kernel):
     if kernel == "laplacian":
         # Distances are sums here, not squares: nothing overflows.

@@ -24,6 +24,7 @@ X[:, 0] += y
 models = [
     SVMClassifier(decoding="coupled-softmax"),
     SVMClassifier(kernel="laplacian"),
+    SVMClassifier(kernel="exponential"),
     SVMClassifier(kernel="poly"),
     SVMClassifier(None, kernel="linear", cv=2),
     PosteriorSVMClassifier(),

@@ -36,7 +36,7 @@ def scores(model, new=X_NEW):
 # Order -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly"])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "exponential", "poly"])
 @pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all", "minimal", "ecoc"])
 def test_order_of_the_rows(kernel, coding):
     order = np.random.default_rng(0).permutation(len(X))
@@ -57,7 +57,7 @@ def test_order_of_many_rows():
     assert_allclose(other.predict_proba(rows[:50]), one.predict_proba(rows[:50]), atol=1e-8)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly"])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "exponential", "poly"])
 def test_order_of_the_features(kernel):
     """The machines and their parameters; only which rows share a fold may depend on the order of the features."""
     order = [2, 0, 1]
@@ -128,14 +128,14 @@ def test_two_classes_are_the_same_with_every_coding():
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e12])
-@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian"])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "exponential"])
 @pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all"])
 def test_scale_of_the_features(scale, kernel, coding):
     """The search begins at the scale of the data, so a common factor changes nothing."""
     one = LSSVMClassifier(kernel=kernel, coding=coding).fit(X, Y)
     other = LSSVMClassifier(kernel=kernel, coding=coding).fit(scale * X, Y)
     assert_allclose(scores(other, scale * X_NEW), scores(one), atol=1e-8)
-    power = {"rbf": 2, "laplacian": 1}.get(kernel)
+    power = {"rbf": 2, "laplacian": 1, "exponential": 1}.get(kernel)
     if power is not None:
         assert_allclose(other.gamma_ * scale**power, one.gamma_, rtol=1e-9)
         assert_allclose(other.C_, one.C_, rtol=1e-6)
@@ -148,7 +148,7 @@ def test_scale_of_the_features_in_a_polynomial(scale):
     assert_allclose(scores(other, scale * X_NEW), scores(one), atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "exponential"])
 def test_offset_of_the_features(kernel):
     rows, new = np.round(X, 3), np.round(X_NEW, 3)
     one = LSSVMClassifier(kernel=kernel).fit(rows, Y)
@@ -158,13 +158,13 @@ def test_offset_of_the_features(kernel):
     assert_allclose(scores(far, new + 1e8), scores(one, new), atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly"])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "exponential", "poly"])
 def test_a_constant_feature(kernel):
     constant = np.column_stack([X, np.full(len(X), 0.0)])
     one = LSSVMClassifier(kernel=kernel).fit(X, Y)
     other = LSSVMClassifier(kernel=kernel).fit(constant, Y)
     assert_allclose(scores(other, np.column_stack([X_NEW, np.zeros(60)])), scores(one), atol=1e-8)
-    if kernel in ("rbf", "laplacian", "linear"):
+    if kernel in ("rbf", "laplacian", "exponential", "linear"):
         seven = LSSVMClassifier(kernel=kernel).fit(np.column_stack([X, np.full(len(X), 7.0)]), Y)
         assert_allclose(scores(seven, np.column_stack([X_NEW, np.full(60, 7.0)])), scores(one), atol=1e-7)
 
@@ -184,7 +184,7 @@ def sound(model, new, n_classes):
 
 
 codings = pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all", "minimal", "ecoc"])
-kernels = pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly"])
+kernels = pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "exponential", "poly"])
 
 
 @codings
@@ -248,7 +248,7 @@ def test_contradictory_labels(kernel):
     assert_allclose(sound(model, rows, 2), 0.5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian"])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "exponential"])
 def test_rows_that_are_all_equal(kernel):
     rows, y = np.full((30, 2), 3.3), np.repeat([0, 1], [20, 10])
     model = LSSVMClassifier(kernel=kernel, priors="empirical").fit(rows, y)

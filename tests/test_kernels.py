@@ -23,6 +23,7 @@ from polymargin import (
 from polymargin.kernels import (
     RBF,
     Blend,
+    Exponential,
     FunctionKernel,
     Laplacian,
     Linear,
@@ -38,6 +39,7 @@ KERNELS = {
     "poly-5": (Polynomial(5, 0.3), {"kind": "poly", "gamma": 0.2, "degree": 5, "coef0": 0.3}, 0.2),
     "rbf": (RBF(), {"kind": "rbf", "gamma": 0.4}, 0.4),
     "laplacian": (Laplacian(), {"kind": "laplacian", "gamma": 0.3}, 0.3),
+    "exponential": (Exponential(), {"kind": "exponential", "gamma": 0.3}, 0.3),
     "blend": (Blend(0.4, ratio=1.7), {"kind": "blend", "gamma": 0.3, "share": 0.4, "ratio": 1.7}, 0.3),
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
@@ -122,14 +124,14 @@ values = st.floats(-1e6, 1e6, allow_subnormal=False)
 @given(arrays(float, st.tuples(st.integers(1, 8), st.integers(1, 3)), elements=values))
 @settings(max_examples=60, deadline=None)
 def test_distances_are_never_negative(X):
-    for kernel in (RBF(), Laplacian()):
+    for kernel in (RBF(), Laplacian(), Exponential()):
         for base in (kernel.base(X), kernel.base(X, X[::-1].copy())):
             assert (base >= 0).all()
         assert_array_equal(np.diag(kernel.base(X)), 0.0)
         assert (kernel.gram(X, gamma=1e-3) <= 1.0).all()
 
 
-@pytest.mark.parametrize("kernel", [RBF(), Laplacian()], ids=["rbf", "laplacian"])
+@pytest.mark.parametrize("kernel", [RBF(), Laplacian(), Exponential()], ids=repr)
 def test_a_huge_offset_keeps_the_digits(kernel):
     X, Z = rows(30), rows(9, seed=1)
     # What is left of X after the offset is exact in binary, so the distances are those of the rounded rows.
@@ -137,6 +139,23 @@ def test_a_huge_offset_keeps_the_digits(kernel):
     X_near, Z_near = X_far - 1e8, Z_far - 1e8
     assert_allclose(kernel.gram(X_far, Z_far, 0.4), kernel.gram(X_near, Z_near, 0.4), rtol=1e-7)
     assert_allclose(kernel.gram(X_far, gamma=0.4), kernel.gram(X_near, gamma=0.4), rtol=1e-7)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_distances_of_nearly_equal_rows_keep_their_digits(form):
+    """|x|² + |z|² - 2x·z would leave an error of 1e-8 |x|."""
+    X = rows(30, 5)
+    X = np.vstack([X, X, X + 1e-9, X + 1e-5, X + 1e-2])
+    expected = naive.kernel_matrix("exponential", X, X)
+    new = X[::7] + 1e-7
+    expected_new = naive.kernel_matrix("exponential", new, X)
+    for shift in (0.0, 16.0):
+        assert_allclose(Exponential().gram(form(X + shift)), expected, atol=2e-14)
+        for other in (form(X + shift), X + shift):
+            for these in (form(new + shift), new + shift):
+                assert_allclose(Exponential().gram(these, other), expected_new, atol=2e-14)
+        assert_array_equal(Exponential().base(form(X + shift))[:30, 30:60].diagonal(), 0.0)
+        assert_array_equal(Exponential().base(form(X + shift), X + shift).diagonal(), 0.0)
 
 
 @every_kernel
@@ -157,6 +176,7 @@ def test_no_temporary_of_rows_by_rows_by_features(name):
 PARTS = {
     "products": lambda X, Z: X @ Z.T,
     "squared distances": lambda X, Z: ((X[:, None] - Z) ** 2).sum(axis=2),
+    "distances": lambda X, Z: np.sqrt(((X[:, None] - Z) ** 2).sum(axis=2)),
     "city-block distances": lambda X, Z: np.abs(X[:, None] - Z).sum(axis=2),
 }
 
@@ -206,6 +226,7 @@ def test_the_parts_of_a_blend_have_the_same_width():
     assert kernel == Blend()  # what it has learned from rows is not a parameter
 
 
+@pytest.mark.parametrize("name", ["exponential", "blend"])
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -219,12 +240,12 @@ def test_the_parts_of_a_blend_have_the_same_width():
     ],
     ids=["ls-svm", "ls-svm, bayes", "svm", "posterior svm", "kernel logistic"],
 )
-def test_every_machine_takes_a_blend(estimator):
+def test_every_machine_takes_every_kernel(estimator, name):
     X, new = rows(45), rows(20, seed=1)
     y = (X[:, :2] > 0.5) @ [1, 1]
-    model = clone(estimator).set_params(kernel="blend").fit(X, y)
+    model = clone(estimator).set_params(kernel=name).fit(X, y)
     ratio = Laplacian().unit_gamma(X, np.ones(45)) / RBF().unit_gamma(X, np.ones(45))
-    oracle = {"kind": "blend", "gamma": 0.2, "share": 0.3, "ratio": ratio}
+    oracle = {"kind": name, "gamma": 0.2, "share": 0.3, "ratio": ratio}
     given = clone(estimator).set_params(kernel="precomputed").fit(naive.kernel_matrix(X=X, Z=X, **oracle), y)
     expected = given.predict_proba(naive.kernel_matrix(X=new, Z=X, **oracle))
     assert_allclose(model.predict_proba(new), expected, atol=1e-6)  # the solvers' tolerance
@@ -232,12 +253,13 @@ def test_every_machine_takes_a_blend(estimator):
 
 def test_names():
     kernels = [
-        RBF(), Laplacian(), Linear(), Blend(), Precomputed(), Polynomial(2.0), Polynomial(2.5, centred=True),
-        FunctionKernel(naive.kernel_matrix), FunctionKernel(partial(naive.kernel_matrix, "rbf")),
+        RBF(), Laplacian(), Exponential(), Linear(), Blend(), Precomputed(), Polynomial(2.0),
+        Polynomial(2.5, centred=True), FunctionKernel(naive.kernel_matrix),
+        FunctionKernel(partial(naive.kernel_matrix, "rbf")),
     ]  # fmt: skip
     assert [kernel.name for kernel in kernels] == [
-        "rbf", "laplacian", "linear", "blend", "precomputed", "poly, degree 2", "poly, degree 2.5", "kernel_matrix",
-        "partial",
+        "rbf", "laplacian", "exponential", "linear", "blend", "precomputed", "poly, degree 2",
+        "poly, degree 2.5", "kernel_matrix", "partial",
     ]  # fmt: skip
 
 
@@ -267,14 +289,12 @@ def test_a_function_is_checked():
         FunctionKernel(lambda A, B: np.full((len(A), len(B)), np.nan)).gram(X, Z)
 
 
-@pytest.mark.parametrize(
-    "kernel", [RBF(), Laplacian(), Blend(), Polynomial()], ids=["rbf", "laplacian", "blend", "poly"]
-)
+@pytest.mark.parametrize("kernel", [RBF(), Laplacian(), Exponential(), Blend(), Polynomial()], ids=repr)
 def test_unit_gamma_follows_the_scale_and_the_weights(kernel):
     X = rows(20)
     weights = np.random.default_rng(3).integers(1, 4, 20).astype(float)
     unit = kernel.unit_gamma(X, weights)
-    power = 1 if isinstance(kernel, Laplacian) else 2
+    power = 1 if isinstance(kernel, (Laplacian, Exponential)) else 2
     assert_allclose(kernel.unit_gamma(1e12 * X, weights), unit * 1e-12**power, rtol=1e-10)
     assert_allclose(kernel.unit_gamma(1e-12 * X, weights), unit * 1e12**power, rtol=1e-10)
     copies = np.repeat(X, weights.astype(int), axis=0)
@@ -286,6 +306,7 @@ def test_unit_gamma_follows_the_scale_and_the_weights(kernel):
 def test_names_are_resolved():
     assert isinstance(resolve_kernel("rbf"), RBF)
     assert isinstance(resolve_kernel("laplacian"), Laplacian)
+    assert isinstance(resolve_kernel("exponential"), Exponential)
     assert isinstance(resolve_kernel("linear"), Linear)
     assert isinstance(resolve_kernel("precomputed"), Precomputed)
     assert isinstance(resolve_kernel("blend"), Blend)

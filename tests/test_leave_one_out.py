@@ -8,7 +8,7 @@ import naive
 from conftest import blobs
 from polymargin._progress import Count
 from polymargin.codebooks import minimal, one_vs_all, one_vs_one
-from polymargin.kernels import RBF, Blend, Kernel, Laplacian, Linear, Polynomial, Precomputed
+from polymargin.kernels import RBF, Blend, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed
 from polymargin.machines import TrainingRows, Workspace, fit_lssvm_bank
 from polymargin.machines.lssvm import group_grams
 from polymargin.selection.leave_one_out import choose
@@ -20,6 +20,7 @@ from polymargin.solvers.leave_out import LeftOut
 KERNELS: dict[str, tuple[Kernel, dict]] = {
     "rbf": (RBF(), {"kind": "rbf"}),
     "laplacian": (Laplacian(), {"kind": "laplacian"}),
+    "exponential": (Exponential(), {"kind": "exponential"}),
     "poly": (Polynomial(2, 0.7), {"kind": "poly", "degree": 2, "coef0": 0.7}),
     "cubic": (Polynomial(3, 1.0), {"kind": "poly", "degree": 3, "coef0": 1.0}),
 }
@@ -44,7 +45,15 @@ def gram(name, gamma, rows=X):
 
 @pytest.mark.parametrize(
     "kernel",
-    [RBF(), Laplacian(), Blend(0.4, ratio=1.7), Polynomial(2, 0.7), Polynomial(3), Polynomial(1.5, 40.0)],
+    [
+        RBF(),
+        Laplacian(),
+        Exponential(),
+        Blend(0.4, ratio=1.7),
+        Polynomial(2, 0.7),
+        Polynomial(3),
+        Polynomial(1.5, 40.0),
+    ],
 )
 def test_the_slope_of_a_kernel_is_its_derivative_in_log_gamma(kernel):
     base, gamma, h = kernel.base(X), 0.3, 1e-5
@@ -211,7 +220,7 @@ EXACT = SearchSettings(per_octave=10**7, operations=np.inf, converged=1e-7)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("name", ["rbf", "laplacian", "poly"])
+@pytest.mark.parametrize("name", ["rbf", "laplacian", "exponential", "poly"])
 def test_the_search_finds_the_optimum_of_a_grid(name, seed):
     groups, pool, unit = problem(KERNELS[name][0], seed=seed)
     (choice,) = choose(groups, [pool], criterion="loo", unit=unit, gamma=None, ridge=None)

@@ -108,7 +108,7 @@ def test_a_given_matrix_cannot_be_standardised():
     assert "StandardScaler" not in str(caught[0].message)
 
 
-@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "laplacian", "blend"])
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "laplacian", "exponential", "blend"])
 @pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_ordinary_machines_do_not_warn(kernel, as_given):
     X, y = blobs(n=90, K=3, seed=3)
@@ -126,7 +126,7 @@ def test_a_huge_C_is_no_harm_where_the_kernel_matrix_is_well_conditioned():
         LSSVMClassifier(C=1e14, kernel="rbf", gamma=20.0).fit(X, y)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "blend", Polynomial(2, centred=True)])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "exponential", "blend", Polynomial(2, centred=True)])
 def test_columns_far_from_zero_are_no_harm_to_kernels_that_centre(kernel):
     X, y = blobs(n=60, K=2, seed=4)
     X = np.round(X * 2**20) / 2**20  # so that the shift rounds nothing

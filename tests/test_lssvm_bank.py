@@ -24,6 +24,7 @@ KERNELS = {
     "poly": ("poly", {"kind": "poly", "gamma": 0.3, "degree": 2, "coef0": 0.7}, 0.3),
     "rbf": ("rbf", {"kind": "rbf", "gamma": 0.4}, 0.4),
     "laplacian": ("laplacian", {"kind": "laplacian", "gamma": 0.3}, 0.3),
+    "exponential": ("exponential", {"kind": "exponential", "gamma": 0.3}, 0.3),
 }
 CODINGS = {
     "one-vs-one": one_vs_one,

@@ -184,7 +184,7 @@ def test_comparison_refuses_labels_it_has_not_seen():
 # Kinds of input --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "poly"])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "laplacian", "exponential", "poly"])
 def test_sparse_rows(kernel):
     rows = np.maximum(X, 0.0)
     dense = LSSVMClassifier(kernel=kernel).fit(rows, Y)

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 from scipy.optimize import approx_fprime, minimize_scalar
 from scipy.stats import multivariate_normal
+from sklearn.gaussian_process.kernels import Matern
 from sklearn.metrics.pairwise import laplacian_kernel, linear_kernel, polynomial_kernel, rbf_kernel
 
 import naive
@@ -31,6 +32,7 @@ GRAMS = {
     "poly": {"kind": "poly", "gamma": 0.5, "degree": 2, "coef0": 0.7},
     "rbf": {"kind": "rbf", "gamma": 0.4},
     "laplacian": {"kind": "laplacian", "gamma": 0.3},
+    "exponential": {"kind": "exponential", "gamma": 0.3},
 }
 every_kernel = pytest.mark.parametrize("name", GRAMS)
 
@@ -47,6 +49,8 @@ def test_kernels_equal_scikit_learn():
     )
     assert_allclose(naive.kernel_matrix("rbf", X, Z, gamma=0.3), rbf_kernel(X, Z, gamma=0.3))
     assert_allclose(naive.kernel_matrix("laplacian", X, Z, gamma=0.3), laplacian_kernel(X, Z, gamma=0.3))
+    matern = Matern(length_scale=1.0 / 0.3, nu=0.5)
+    assert_allclose(naive.kernel_matrix("exponential", X, Z, gamma=0.3), matern(X, Z))
 
 
 def test_poly2_features_reproduce_the_kernel():

@@ -92,6 +92,8 @@ PROBABILISTIC: dict[str, tuple[str, Any]] = {
     "ls-svm blend own parameters, wine": ("wine", LS(kernel="blend", shared_parameters=False)),
     "ls-svm blend bayes, wine": ("wine", LS(C=5.0, gamma=0.05, kernel="blend", decoding="bayes")),
     "ls-svm blend bayes evidence, digits": ("digits", LS(**EVIDENCE, kernel="blend")),
+    "ls-svm exponential, digits": ("digits", LS(kernel="exponential")),
+    "ls-svm exponential bayes, wine": ("wine", LS(C=5.0, gamma=0.3, kernel="exponential", decoding="bayes")),
     "ls-svm centred poly, digits": ("digits", LS(kernel=Polynomial(2, centred=True))),
     "ls-svm poly, iris": ("iris", LS(kernel="poly", degree=3)),
     "ls-svm own parameters, wine": ("wine", LS(kernel="rbf", shared_parameters=False)),
@@ -121,12 +123,15 @@ PROBABILISTIC: dict[str, tuple[str, Any]] = {
     "svm plain-softmax, iris": ("iris", SVM(coding="one-vs-all", decoding="plain-softmax", priors=[0.5, 0.3, 0.2])),
     "svm plain-softmax, cancer": ("cancer", SVM(kernel="poly", decoding="plain-softmax")),
     "svm softmax, r4": ("r4", SVM(decoding="softmax", C=10.0, random_state=0)),
+    "svm exponential, wine": ("wine", SVM(kernel="exponential", decoding="coupled-softmax", random_state=0)),
     "svm blend, digits": ("digits", SVM(kernel="blend", decoding="coupled-softmax", random_state=0)),
     "posterior svm single softmax, r4": ("r4", Posterior(random_state=0)),
     "posterior svm one-vs-all softmax, wine": ("wine", Posterior(machine="one-vs-all", density="window", radius=3.0)),
+    "posterior svm exponential, iris": ("iris", Posterior(kernel="exponential", random_state=0)),
     "posterior svm plain-softmax, cancer": ("cancer", Posterior(decoding="plain-softmax", kernel="linear")),
     "kernel logistic rbf, wine": ("wine", KernelLogisticClassifier()),
     "kernel logistic laplacian, r4": ("r4", KernelLogisticClassifier(kernel="laplacian", C=3.0, gamma=0.3)),
+    "kernel logistic exponential, r4": ("r4", KernelLogisticClassifier(kernel="exponential", C=3.0, gamma=0.3)),
     "kernel logistic blend, wine": ("wine", KernelLogisticClassifier(kernel="blend", C=3.0, gamma=0.1)),
     "auto, wine": ("wine", AutoKernelClassifier()),
     "pool of blends, digits": ("digits", AutoKernelClassifier(BLENDS)),
@@ -398,7 +403,7 @@ def test_sparse_rows_and_weights():
     X, y, new = data("wine")
     X, new = np.where(np.abs(X - X.mean(axis=0)) < X.std(axis=0), 0.0, X / X.std(axis=0)), new / X.std(axis=0)
     weights = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
-    for kernel in ("laplacian", Polynomial(2, centred=True)):
+    for kernel in ("laplacian", "exponential", Polynomial(2, centred=True)):
         model = LSSVMClassifier(kernel=kernel, C=1.0, gamma=0.1, selection=None).fit(
             csr_matrix(X), y, weights
         )
@@ -424,7 +429,9 @@ def test_what_cannot_be_exported_is_refused():
     gram = X @ X.T
     with pytest.raises(ValueError, match="precomputed kernel"):
         polymargin.onnx.to_onnx(LSSVMClassifier(kernel="precomputed", C=1.0).fit(gram, y))
-    with pytest.raises(ValueError, match=r"Python function.* linear, poly, rbf, laplacian or blend"):
+    with pytest.raises(
+        ValueError, match=r"Python function.* linear, poly, rbf, laplacian, exponential or blend"
+    ):
         polymargin.onnx.to_onnx(SVMClassifier(kernel=lambda A, B: A @ B.T).fit(X, y))
     with pytest.raises(ValueError, match="no probabilities"):
         polymargin.onnx.to_onnx(LSSVMClassifier(**FIXED, decoding=Stack(SVC())).fit(X, y))

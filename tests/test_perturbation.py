@@ -6,6 +6,7 @@ banana, with 250, 1500 and 3000 rows and five seeds each.
 """
 
 import os
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,11 @@ from sklearn.preprocessing import StandardScaler
 from polymargin import AutoKernelClassifier, LSSVMClassifier
 from polymargin.datasets import load, make_r4, make_waveform
 
-ESTIMATORS = {"LSSVM": LSSVMClassifier, "AutoKernel": AutoKernelClassifier}
+ESTIMATORS = {
+    "LSSVM": LSSVMClassifier,
+    "exponential": partial(LSSVMClassifier, kernel="exponential"),
+    "AutoKernel": AutoKernelClassifier,
+}
 N_TEST = 200
 TOLERANCE = 1e-6
 
@@ -85,6 +90,19 @@ def largest_change(estimator, name, n, seed, changes):
 def test_250_rows(estimator, name, seed):
     moved = largest_change(estimator, name, 250, seed, (last_bits, unit, order, names))
     assert max(moved.values()) <= TOLERANCE, moved
+
+
+def test_rows_that_become_nearly_equal():
+    """Distances of equal rows, zero before, are 1e-9 afterwards, and no more than that."""
+    X, y, X_test = problem("r4", 150, 0)
+    rng = np.random.default_rng(0)
+    X, y = np.vstack([X, X]), np.append(y, np.where(rng.random(150) < 0.3, rng.integers(0, 3, 150), y))
+    before, after = (
+        ESTIMATORS["exponential"]().fit(rows, y, groups=np.arange(300))
+        for rows in (X, last_bits(X, y, X_test, rng)[0])
+    )
+    new = np.vstack([X_test, X])
+    assert np.abs(after.predict_proba(new) - before.predict_proba(new)).max() <= TOLERANCE
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import naive
 from conftest import blobs
 from polymargin.codebooks import minimal, one_vs_all, one_vs_one
-from polymargin.kernels import RBF, Kernel, Laplacian, Linear, Polynomial
+from polymargin.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial
 from polymargin.machines import TrainingRows, Workspace
 from polymargin.machines.lssvm import group_grams
 from polymargin.selection.samples import RIDGE_LIMITS, GroupedSamples, SampledGroup, Samples
@@ -17,6 +17,7 @@ from polymargin.solvers.thin import ThinMatrix
 KERNELS: dict[str, tuple[Kernel, dict]] = {
     "rbf": (RBF(), {"kind": "rbf"}),
     "laplacian": (Laplacian(), {"kind": "laplacian"}),
+    "exponential": (Exponential(), {"kind": "exponential"}),
     "poly": (Polynomial(2, 0.7), {"kind": "poly", "degree": 2, "coef0": 0.7}),
     "cubic": (Polynomial(3, 1.0), {"kind": "poly", "degree": 3, "coef0": 1.0}),
 }

@@ -19,7 +19,9 @@ def coded(y):
     return np.where(y[:, None] == np.unique(y), 1.0, -1.0)
 
 
-@pytest.mark.parametrize(("kernel", "parameters"), [("rbf", {}), ("laplacian", {}), ("poly", {"degree": 2})])
+@pytest.mark.parametrize(
+    ("kernel", "parameters"), [("rbf", {}), ("laplacian", {}), ("exponential", {}), ("poly", {"degree": 2})]
+)
 @pytest.mark.parametrize("C", [0.3, 10.0])
 def test_cv_and_press_are_those_of_refits(kernel, parameters, C):
     curves = leave_one_out_curves(X, Y, gammas=GAMMAS, C=C, kernel=kernel, **parameters)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_blobs, make_moons
 from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel, rbf_kernel
 from sklearn.preprocessing import StandardScaler
@@ -156,13 +157,14 @@ def test_dual_objective_and_decisions_equal_libsvm(data, C, gamma, weights):
                 assert f + shift == pytest.approx(model.decision_function(X), abs=1e-3)
 
 
-@pytest.mark.parametrize("kernel", ["linear", "poly", "laplacian"])
+@pytest.mark.parametrize("kernel", ["linear", "poly", "laplacian", "exponential"])
 def test_other_kernels(kernel):
     X, y = moons()
     K = {
         "linear": lambda: X @ X.T,
         "poly": lambda: polynomial_kernel(X, gamma=0.5, coef0=1.0, degree=3),
         "laplacian": lambda: laplacian_kernel(X, gamma=0.5),
+        "exponential": lambda: np.exp(-0.5 * cdist(X, X)),
     }[kernel]()
     source = LazyGram(X, kernel, gamma=0.5, coef0=1.0, degree=3)
     assert source.dense() == pytest.approx(K, rel=1e-4, abs=1e-5)
@@ -182,7 +184,7 @@ def test_a_small_row_cache_changes_nothing():
     assert roomy.n_iter == tight.n_iter
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly"])
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "exponential", "poly"])
 def test_a_kernel_value_has_the_same_bits_in_every_problem(kernel):
     """Otherwise a solution would depend on which rows a thread had cached before."""
     X = np.random.default_rng(0).normal(size=(131, 7))

@@ -128,7 +128,7 @@ def test_precomputed(problem):
     assert (weights[given.support_] > 0).all()
 
 
-@pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian", "poly"])
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "laplacian", "exponential", "poly"])
 def test_sparse_input(kernel, problem):
     X, y, X_new = problem
     X, X_new = np.where(np.abs(X) < 0.7, 0.0, X), np.where(np.abs(X_new) < 0.7, 0.0, X_new)

@@ -14,7 +14,7 @@ __all__ = ["CODINGS", "DECODINGS", "KERNELS", "MODELS", "chosen", "make_classifi
 
 CODINGS = (*codebooks.CODINGS, "adaptive")
 DECODINGS = tuple(DECODERS)
-KERNELS = ("rbf", "laplacian", "blend", "poly", "linear")
+KERNELS = ("rbf", "laplacian", "exponential", "blend", "poly", "linear")
 #: Of every model the options that it takes.
 MODELS: Mapping[str, tuple[str, ...]] = {
     "auto": (),

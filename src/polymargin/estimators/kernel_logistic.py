@@ -51,10 +51,10 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
     ----------
     C : float or None, default=None
         Regularisation, the larger the less. None: selected inside ``fit``.
-    kernel : {"linear", "poly", "rbf", "laplacian", "blend", "precomputed"} or callable, default="rbf"
+    kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"} or callable, default="rbf"
         The kernel. A callable gets two arrays of rows and returns the matrix of kernel values.
     gamma : float, "scale", "auto" or None, default=None
-        Coefficient of "rbf", "laplacian", "blend" and "poly". None: selected inside ``fit``.
+        Coefficient of "rbf", "laplacian", "exponential", "blend" and "poly". None: selected inside ``fit``.
     degree : float, default=3
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=1.0

@@ -52,13 +52,14 @@ class LSSVMClassifier(DichotomyClassifier):
     ----------
     C : float or None, default=None
         Regularisation, the larger the less; the papers' γ = ζ/μ. None: selected inside ``fit``.
-    kernel : {"linear", "poly", "rbf", "laplacian", "blend", "precomputed"}, callable or None, default=None
-        The kernel. "blend" is a sum of "laplacian" and "rbf". A callable gets two arrays of rows and returns the matrix
-        of kernel values. None: "blend" or "poly" of degree 2 about the mean of the rows, whichever has the lower
-        cross-fitted log-loss (compared on a sample of 800 rows and more, if there are many); "rbf" where gamma is given
-        as a number or ``selection=None``.
+    kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"}, callable or None
+        The kernel. "blend" is a sum of "laplacian" and "rbf"; "exponential" is exp(-gamma |x - z|) of the Euclidean
+        distance. A callable gets two arrays of rows and returns the matrix of kernel values. None, the default: "blend"
+        or "poly" of degree 2 about the mean of the rows, whichever has the lower cross-fitted log-loss (compared on a
+        sample of 800 rows and more, if there are many); "rbf" where gamma is given as a number or ``selection=None``.
     gamma : float, "scale", "auto" or None, default=None
-        Coefficient of "rbf", "laplacian", "blend" and "poly"; the papers' σ² is 1/gamma. None: selected inside ``fit``.
+        Coefficient of "rbf", "laplacian", "exponential", "blend" and "poly"; the papers' σ² is 1/gamma. None:
+        selected inside ``fit``.
     degree : float or None, default=None
         Degree of "poly", (gamma x·z + coef0)^degree. None: 2, 3 or 4, chosen like the kernel, or 3 where nothing is
         chosen.

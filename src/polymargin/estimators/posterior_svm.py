@@ -38,12 +38,12 @@ class PosteriorSVMClassifier(HingeClassifier):
     ----------
     C : float, default=1.0
         Regularisation, the larger the less.
-    kernel : {"linear", "poly", "rbf", "laplacian", "blend", "precomputed"} or callable, default="rbf"
+    kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"} or callable, default="rbf"
         The kernel. A callable gets two arrays of rows and returns the matrix of kernel values. A precomputed kernel
         gives no distances: it needs ``density=None`` or given soft labels.
     gamma : float, "scale" or "auto", default="scale"
-        Coefficient of "rbf", "laplacian", "blend" and "poly"; the paper's width s is ``gamma=1/s**2``. "scale" is one
-        over the number of features times the variance of X.
+        Coefficient of "rbf", "laplacian", "exponential", "blend" and "poly"; the paper's width s is
+        ``gamma=1/s**2``. "scale" is one over the number of features times the variance of X.
     degree : float, default=3
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=1.0

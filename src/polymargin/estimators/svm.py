@@ -37,11 +37,11 @@ class SVMClassifier(HingeClassifier):
     ----------
     C : float or None, default=1.0
         Regularisation, the larger the less. None: selected inside ``fit``.
-    kernel : {"linear", "poly", "rbf", "laplacian", "blend", "precomputed"} or callable, default="rbf"
+    kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"} or callable, default="rbf"
         The kernel. A callable gets two arrays of rows and returns the matrix of kernel values.
     gamma : float, "scale", "auto" or None, default="scale"
-        Coefficient of "rbf", "laplacian", "blend" and "poly". "scale" is one over the number of features times the
-        variance of X, where rows count by their sample weights. None: selected inside ``fit``.
+        Coefficient of "rbf", "laplacian", "exponential", "blend" and "poly". "scale" is one over the number of
+        features times the variance of X, where rows count by their sample weights. None: selected inside ``fit``.
     degree : float, default=3
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=0.0

@@ -10,6 +10,7 @@ from typing import Any
 
 from polymargin.kernels._base import Kernel
 from polymargin.kernels.blend import Blend
+from polymargin.kernels.exponential import Exponential
 from polymargin.kernels.given import FunctionKernel, Precomputed
 from polymargin.kernels.laplacian import Laplacian
 from polymargin.kernels.linear import Linear
@@ -19,6 +20,7 @@ from polymargin.kernels.rbf import RBF
 __all__ = [
     "RBF",
     "Blend",
+    "Exponential",
     "FunctionKernel",
     "Kernel",
     "Laplacian",
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 #: The kernels that have a name.
-NAMES = ("linear", "poly", "rbf", "laplacian", "blend", "precomputed")
+NAMES = ("linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed")
 
 
 def resolve_kernel(
@@ -72,6 +74,8 @@ def resolve_kernel(
             return RBF()
         case "laplacian":
             return Laplacian()
+        case "exponential":
+            return Exponential()
         case "blend":
             return Blend()
         case "precomputed":

@@ -36,7 +36,8 @@ class Kernel(ABC):
     precomputed: ClassVar[bool] = False
     #: Whether the Gram matrix comes from outside and must be checked.
     untrusted: ClassVar[bool] = False
-    #: Which matrices between rows the kernel is a function of: "products", "squared distances", "city-block distances".
+    #: Which matrices between rows the kernel is a function of: "products", "squared distances", "distances",
+    #: "city-block distances".
     #: Empty where `formula` does not exist, and a model cannot be exported.
     parts: ClassVar[tuple[str, ...]] = ()
     #: What is subtracted from all rows before "products" are taken; None: nothing.

@@ -287,6 +287,10 @@ class Value:
         """Return squares."""
         return self * self
 
+    def sqrt(self) -> Value:
+        """Return square roots."""
+        return self.graph.op("Sqrt", self)
+
     def sigmoid(self) -> Value:
         """Return 1/(1 + exp(−x)), to full precision on either side."""
         shrunk = self.graph.op("Exp", -self.absolute())

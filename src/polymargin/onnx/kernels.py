@@ -23,7 +23,7 @@ __all__ = [
 
 #: What a kernel is a map of, between new rows and training rows: matrices of shape (n, m), two of them for a blend.
 Base = tuple[Value, ...]
-_NAMES = "linear, poly, rbf, laplacian or blend"
+_NAMES = "linear, poly, rbf, laplacian, exponential or blend"
 
 
 def base(kernel: Kernel, x: Value, rows: Any) -> Base:
@@ -67,6 +67,9 @@ def _new_part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
             products = moved @ (-2.0 * fixed.T)
             norms = np.einsum("ij,ij->i", fixed, fixed)
             return (products + moved.square().sum(keepdims=True) + norms).at_least(0.0)
+        case "distances":
+            # Without cancellation: the square root would magnify it.
+            return squared_distances(x, rows).sqrt()
         case _:
             return cityblock(x, rows)
 

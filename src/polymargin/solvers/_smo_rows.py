@@ -9,7 +9,7 @@ import numpy as np
 from polymargin.solvers._compile import compiled
 
 #: Codes of `RowSource.kind`.
-DENSE, LINEAR, POLY, RBF, LAPLACIAN = range(5)
+DENSE, LINEAR, POLY, RBF, LAPLACIAN, EXPONENTIAL = range(6)
 
 #: How the kernels are compiled. The fast ones may reorder sums and must not see infinities. Those that
 #: compute rows may only fuse a product with a sum: a kernel value then has the same bits wherever it stands
@@ -81,7 +81,7 @@ def exp2_inplace(values: Any, bits: Any, series: Any) -> None:
 @row_kernel
 def finish_row(row: Any, half_norm: float, half_norms: Any, kind: int, coef0: float, degree: int, bits: Any,
                series: Any) -> None:  # fmt: skip
-    """Turn inner products (or minus the L1 distances), in ``row``, into kernel values in place."""
+    """Turn inner products (or minus L1 distances, or squared distances), in ``row``, into kernel values in place."""
     n = row.size
     if kind == RBF:
         zero = row.dtype.type(0.0)
@@ -90,6 +90,10 @@ def finish_row(row: Any, half_norm: float, half_norms: Any, kind: int, coef0: fl
             row[k] = exponent if exponent < zero else zero
         exp2_inplace(row, bits, series)
     elif kind == LAPLACIAN:
+        exp2_inplace(row, bits, series)
+    elif kind == EXPONENTIAL:
+        for k in range(n):
+            row[k] = -np.sqrt(row[k])
         exp2_inplace(row, bits, series)
     elif kind == POLY:
         shift = row.dtype.type(coef0)
@@ -104,7 +108,7 @@ def finish_row(row: Any, half_norm: float, half_norms: Any, kind: int, coef0: fl
 @row_kernel
 def finish_block(block: Any, left: Any, right: Any, kind: int, coef0: float, degree: int, bits: Any,
                  series: Any) -> None:  # fmt: skip
-    """Turn inner products, shape (m, n), into kernel values in place; left and right are half norms."""
+    """Turn inner products or distances, shape (m, n), into kernel values in place; left and right are half norms."""
     for r in range(block.shape[0]):
         finish_row(block[r], left[r], right, kind, coef0, degree, bits, series)
 
@@ -119,6 +123,18 @@ def l1_block(block: Any, left: Any, right: Any) -> None:
             x, feature = left[q, r], right[q]
             for k in range(row.size):
                 row[k] -= abs(feature[k] - x)
+
+
+@row_kernel
+def l2_block(block: Any, left: Any, right: Any) -> None:
+    """Write the squared distances between the columns of left and of right into ``block``, shape (m, n)."""
+    for r in range(block.shape[0]):
+        row = block[r]
+        row[:] = 0.0
+        for q in range(left.shape[0]):
+            x, feature = left[q, r], right[q]
+            for k in range(row.size):
+                row[k] += (feature[k] - x) * (feature[k] - x)
 
 
 @row_kernel
@@ -142,6 +158,11 @@ def fill_row(row: Any, i: int, source: RowSource, bits: Any) -> None:
         if source.kind == LAPLACIAN:
             for k in range(n):
                 row[k] -= abs(t0[k] - x0) + abs(t1[k] - x1) + abs(t2[k] - x2) + abs(t3[k] - x3)
+        elif source.kind == EXPONENTIAL:
+            # Not by inner products, whose rounding errors the square root would magnify.
+            for k in range(n):
+                u0, u1, u2, u3 = t0[k] - x0, t1[k] - x1, t2[k] - x2, t3[k] - x3
+                row[k] += u0 * u0 + u1 * u1 + u2 * u2 + u3 * u3
         else:
             for k in range(n):
                 row[k] += x0 * t0[k] + x1 * t1[k] + x2 * t2[k] + x3 * t3[k]

@@ -28,7 +28,10 @@ _KINDS = {
     "poly": kernels.POLY,
     "rbf": kernels.RBF,
     "laplacian": kernels.LAPLACIAN,
+    "exponential": kernels.EXPONENTIAL,
 }
+#: Kernels that a shift of the rows does not change, and that are one on the diagonal.
+_OF_DISTANCES = ("rbf", "laplacian", "exponential")
 #: Taylor coefficients of 2^x.
 _EXP2 = np.array([math.log(2.0) ** k / math.factorial(k) for k in range(13)])
 #: Rows per block of a Gram matrix that is computed block by block; fixed, so that nothing depends on threads.
@@ -178,8 +181,8 @@ class LazyGram:
     Parameters
     ----------
     X : array of shape (N, d)
-    kernel : {"rbf", "linear", "poly", "laplacian"}
-        exp(-gamma |x - z|²), x·z, (gamma x·z + coef0)^degree, exp(-gamma |x - z|₁).
+    kernel : {"rbf", "linear", "poly", "laplacian", "exponential"}
+        exp(-gamma |x - z|²), x·z, (gamma x·z + coef0)^degree, exp(-gamma |x - z|₁), exp(-gamma |x - z|).
     gamma, coef0, degree
         The kernel's parameters; the degree is a whole number.
     dtype : float32 or float64
@@ -216,7 +219,7 @@ class LazyGram:
         self.kernel, self.gamma, self.coef0, self.degree = kernel, float(gamma), float(coef0), int(degree)
         X = np.asarray(X, dtype=np.float64)
         # Distances do not see a shift, float32 does.
-        self.centre = X.mean(axis=0) if kernel in ("rbf", "laplacian") else np.zeros(X.shape[1])
+        self.centre = X.mean(axis=0) if kernel in _OF_DISTANCES else np.zeros(X.shape[1])
         self.n_rows, self.n_features = X.shape
         self.dtype = np.dtype(dtype)
         self._X = X
@@ -345,6 +348,7 @@ class LazyGram:
             "poly": math.sqrt(self.gamma),
             "rbf": math.sqrt(2.0 * self.gamma * log2e),
             "laplacian": self.gamma * log2e,
+            "exponential": self.gamma * log2e,
         }[self.kernel]
         table = np.zeros((-(-X.shape[1] // 4) * 4, X.shape[0]), dtype=dtype)
         table[: X.shape[1]] = ((X - self.centre) * scale).T
@@ -353,7 +357,7 @@ class LazyGram:
 
     def _diagonal(self, table: Array) -> Array:
         """Return K_ii for the scaled features in the columns of ``table``."""
-        if self.kernel in ("rbf", "laplacian"):
+        if self.kernel in _OF_DISTANCES:
             return np.ones(table.shape[1], dtype=table.dtype)
         squares = np.einsum("dn,dn->n", table, table)
         return squares if self.kernel == "linear" else (squares + table.dtype.type(self.coef0)) ** self.degree
@@ -362,6 +366,8 @@ class LazyGram:
         """Write the kernel values between two sets of rows into ``block``."""
         if self.kind == kernels.LAPLACIAN:
             kernels.l1_block(block, np.ascontiguousarray(left[0]), np.ascontiguousarray(right[0]))
+        elif self.kind == kernels.EXPONENTIAL:
+            kernels.l2_block(block, np.ascontiguousarray(left[0]), np.ascontiguousarray(right[0]))
         else:
             np.matmul(left[0].T, right[0], out=block)
         bits = np.empty(block.shape[1], dtype=f"i{block.itemsize}")

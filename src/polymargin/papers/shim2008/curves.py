@@ -142,7 +142,9 @@ def leave_one_out_curves(
     """
     machine = resolve_kernel(kernel, degree, coef0)
     if not machine.tunable:
-        raise ValueError(f'kernel={kernel!r} has no gamma; choose "rbf", "laplacian", "blend" or "poly"')
+        raise ValueError(
+            f'kernel={kernel!r} has no gamma; choose "rbf", "laplacian", "exponential", "blend" or "poly"'
+        )
     X, y = check_X_y(X, y, dtype=np.float64, accept_sparse="csr", ensure_min_samples=2)
     check_classification_targets(y)
     along = np.asarray(gammas, dtype=np.float64)
