@@ -60,6 +60,49 @@ def kernel_matrix(kind, X, Z, gamma=1.0, degree=3, coef0=1.0, share=0.3, ratio=1
     return K
 
 
+def kernel_gradient(kind, x, z, gamma=1.0, degree=3, coef0=1.0, share=0.3, ratio=1.0, flat=0.0, flats=0.0):
+    """Gradient of k(x, z) in z, from the formulas of `kernel_matrix`.
+
+    Where the distance or the difference of a column has a kink, at zero, the derivative is zero. Within ``flat`` of the
+    kink (``flats`` of every column, for city-block distances) it rises in proportion to the distance.
+    """
+    x, z = np.asarray(x, dtype=float), np.asarray(z, dtype=float)
+    u = z - x
+    signs = np.zeros(u.size)
+    for j, (difference, within) in enumerate(zip(u, np.broadcast_to(flats, u.shape), strict=True)):
+        if difference != 0:
+            signs[j] = difference / max(abs(difference), within)
+    distance = np.sqrt(np.sum(u**2))
+    if kind == "linear":
+        return x
+    if kind == "poly":
+        return degree * gamma * (gamma * np.sum(x * z) + coef0) ** (degree - 1) * x
+    if kind == "rbf":
+        return -2 * gamma * np.exp(-gamma * np.sum(u**2)) * u
+    if kind == "laplacian":
+        return -gamma * np.exp(-gamma * np.sum(np.abs(u))) * signs
+    if kind == "exponential":
+        return -gamma * np.exp(-gamma * distance) * (u / max(distance, flat) if distance > 0 else 0 * u)
+    if kind == "blend":
+        rough = kernel_gradient("laplacian", x, z, gamma * ratio, flats=flats)
+        return share * rough + (1 - share) * kernel_gradient("rbf", x, z, gamma)
+    raise ValueError(f"unknown kernel {kind!r}")
+
+
+def mean_squared_gradients(kind, X, Z, a, gamma, weights, **parameters):
+    """G_lj = Σ_m w_ml (∂f_l/∂x_j(z_m))² / Σ_m w_ml, of machines f_l(z) = Σ_i a_il k(x_i, z) with their own gamma."""
+    L, d = a.shape[1], X.shape[1]
+    G = np.zeros((L, d))
+    for k in range(L):
+        for m, z in enumerate(Z):
+            gradient = np.zeros(d)
+            for i, x in enumerate(X):
+                gradient += a[i, k] * kernel_gradient(kind, x, z, gamma[k], **parameters)
+            G[k] += weights[m, k] * gradient**2
+        G[k] /= np.sum(weights[:, k])
+    return G
+
+
 def poly2_features(X, gamma, coef0):
     """Explicit feature map of (gamma x·z + coef0)²: its inner products are the kernel of degree 2.
 
