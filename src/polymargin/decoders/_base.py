@@ -224,6 +224,30 @@ class ProbabilisticDecoder(Decoder):
         return np.tile(np.log(counts / counts.sum()), (class_index.size, 1))
 
 
+def significant(gains: Array, weights: Array, standard_errors: float) -> bool:
+    """Return whether the weighted mean of the gains exceeds this many of its standard errors.
+
+    Parameters
+    ----------
+    gains, weights : ndarray of shape (n,)
+        The gain of every row in log-loss, and the weights of the rows.
+    standard_errors : float
+        How many standard errors.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> significant(np.array([1.0, 2.0, 3.0]), np.ones(3), 2.0), significant(np.array([-1.0, 2.0]), np.ones(2), 2.0)
+    (True, False)
+    """
+    total = weights.sum()
+    mean = weights @ gains / total
+    return bool(mean > standard_errors * (np.sqrt(weights @ np.square(gains - mean)) / total))
+
+
 def tie_break(codebook: Codebook, margins: Array, size: float) -> Array:
     """Return the classes' agreement Σ_l M_kl z_l scaled into (-size, size), shape (n, K).
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polymargin.codebooks import Codebook
-from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted
+from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted, significant
 from polymargin.decoders.coupling import Coupling
 from polymargin.outputs import Outputs
 from polymargin.solvers.softmax import SoftmaxFit, fit_softmax, mean_fit, smooth_targets
@@ -35,16 +35,14 @@ SMALLEST_OUTPUT, _CONSTANT = 1e-9, 1e-6
 _SCALE_RIDGE = 0.01
 
 
-class _Rows(NamedTuple):
-    """Rows as inputs of the softmax."""
+class _Fold(NamedTuple):
+    """A fold of the training rows: its first guess is fitted to the other rows."""
 
-    features: Array  # (n, L) or (n, 2L)
+    decoder: CoupledSoftmax
+    features: Array  # (n, L) or (n, 2L), of all rows
     anchor: Array  # (n, K), the logits of the first guess
-    class_index: Array
-    weights: Array
-
-    def part(self, rows: Array) -> _Rows:
-        return _Rows(*(values[rows] for values in self))
+    kept: Array  # the mask of the rows to learn from
+    held: Array  # the other rows
 
 
 class CoupledSoftmax(ProbabilisticDecoder):
@@ -198,8 +196,8 @@ class CoupledSoftmax(ProbabilisticDecoder):
         else:
             self.ridge_ = float(self.ridge)
         self._guess(outputs.margins, class_index, weights)
-        rows = _Rows(*self._read(outputs.margins), class_index, weights)
-        fit = self._learn(rows, self.ridge_, self.tol, start)
+        features, anchor = self._read(outputs.margins)
+        fit = self._learn(features, anchor, class_index, weights, self.ridge_, self.tol, start)
         self.log_prior_ = log_prior = self._prior_log_proba(codebook, class_index, weights)[0]
         if self.trust_ < 1.0:
             intercept = self.trust_ * (fit.intercept - log_prior) + log_prior
@@ -258,30 +256,25 @@ class CoupledSoftmax(ProbabilisticDecoder):
         return start
 
     def _choose_ridge(
-        self, folds: list[Any], class_index: Array, weights: Array
+        self, folds: list[_Fold], class_index: Array, weights: Array
     ) -> tuple[float, Array, list[SoftmaxFit]]:
         """Return the ridge of least cross-fitted log-loss, a smaller one only if it is significantly better.
 
         Also return its cross-fitted log-probabilities, shape (n, K), and the fits of the folds.
         """
-        total = weights.sum()
         own = np.arange(class_index.size), class_index
         best: tuple[float, Array, list[SoftmaxFit]] | None = None
         for ridge in default_ridge(self.codebook_) * np.array(RIDGES):
             starts = [None] * len(folds) if best is None else best[2]
             log_p, fits = self._learn_folds(folds, float(ridge), class_index, weights, starts)
-            if best is not None:
-                gains = log_p[own] - best[1][own]
-                gain = weights @ gains / total
-                if gain <= _SIGNIFICANCE * np.sqrt(weights @ np.square(gains - gain)) / total:
-                    continue
-            best = float(ridge), log_p, fits
+            if best is None or significant(log_p[own] - best[1][own], weights, _SIGNIFICANCE):
+                best = float(ridge), log_p, fits
         assert best is not None
         return best
 
     def _learn_folds(
         self,
-        folds: list[Any],
+        folds: list[_Fold],
         ridge: float,
         class_index: Array,
         weights: Array,
@@ -291,57 +284,64 @@ class CoupledSoftmax(ProbabilisticDecoder):
         tol = max(self.tol, _CROSS_TOL)
         log_p = self._prior_log_proba(self.codebook_, class_index, weights)
         fits: list[SoftmaxFit] = []
-        for (decoder, rows, kept, fold), start in zip(folds, starts, strict=True):
+        for (decoder, features, anchor, kept, held), start in zip(folds, starts, strict=True):
             start = fits[-1] if start is None and fits else start
-            fits.append(decoder._learn(rows.part(kept), ridge, tol, start))
-            held = rows.part(fold)
-            log_p[fold] = fits[-1].log_proba(held.features, held.anchor)
+            known = features[kept], anchor[kept], class_index[kept], weights[kept]
+            fits.append(decoder._learn(*known, ridge, tol, start))
+            log_p[held] = fits[-1].log_proba(features[held], anchor[held])
         return log_p, fits
 
-    def _temper(self, log_p: Array, folds: list[Any], class_index: Array, weights: Array) -> None:
+    def _temper(self, log_p: Array, folds: list[_Fold], class_index: Array, weights: Array) -> None:
         """Set trust and contamination, and the cross-fitted log-probabilities with those of the other folds."""
         log_prior = self._prior_log_proba(self.codebook_, class_index, weights)
-        for _, _, kept, fold in folds:
+        for *_, kept, fold in folds:
             of_others = self._prior_log_proba(self.codebook_, class_index[kept], weights[kept])
             log_prior[fold] = of_others[0]
         self.trust_ = temper(log_p, log_prior, class_index, weights)
         self.cross_log_proba_ = log_p.copy()
-        for _, _, kept, fold in folds:
+        for *_, kept, fold in folds:
             trust = temper(log_p[kept], log_prior[kept], class_index[kept], weights[kept])
             self.cross_log_proba_[fold] = tempered(log_p[fold], log_prior[fold], trust)
         honest = self.cross_log_proba_.copy()
         self.contamination_ = contamination(honest, log_prior, class_index, weights)
-        for _, _, kept, fold in folds:
+        for *_, kept, fold in folds:
             share = contamination(honest[kept], log_prior[kept], class_index[kept], weights[kept])
             self.cross_log_proba_[fold] = contaminated(honest[fold], log_prior[fold], share)
 
-    def _folds(
-        self, outputs: Outputs, class_index: Array, weights: Array
-    ) -> list[tuple[CoupledSoftmax, _Rows, Array, Array]]:
-        """Return for every fold: a decoder with its first guess, all rows, the mask of training rows, the fold's rows.
-
-        The rows are the features and anchors that this decoder computes.
-        """
-        folds: list[tuple[CoupledSoftmax, _Rows, Array, Array]] = []
-        for held, kept, fold in outputs.held_out(class_index, N_FOLDS):
-            margins = held.margins
+    def _folds(self, outputs: Outputs, class_index: Array, weights: Array) -> list[_Fold]:
+        """Return the folds, each with the features and anchors of a decoder that has not seen it."""
+        folds: list[_Fold] = []
+        for of_fold, kept, held in outputs.held_out(class_index, N_FOLDS):
+            margins = of_fold.margins
             decoder = copy(self)
             decoder._guess(margins[kept], class_index[kept], weights[kept])
-            rows = _Rows(*decoder._read(margins.clip(*decoder.range_)), class_index, weights)
-            folds.append((decoder, rows, kept, fold))
+            folds.append(_Fold(decoder, *decoder._read(margins.clip(*decoder.range_)), kept, held))
         return folds
 
     def _guess(self, margins: Array, class_index: Array, weights: Array) -> None:
         """Fit the first guess, and set the range and the spread of the outputs."""
         codebook = self.codebook_
         self.range_ = np.stack([margins.min(axis=0), margins.max(axis=0)])
-        self.spread_ = _spread(margins, weights, about_mean=codebook.is_one_vs_all)
+        # The root mean square of all outputs taken together. One-vs-all outputs are mostly negative, and are taken
+        # about their mean; elsewhere the signs are arbitrary.
+        shares = weights / weights.sum()
+        mean = float(shares @ margins.mean(axis=1)) if codebook.is_one_vs_all else 0.0
+        self.spread_ = max(float(shares @ np.square(margins - mean).mean(axis=1)) ** 0.5, _LEAST_SPREAD)
         self.coupling_: Coupling | None = None
         if not codebook.is_one_vs_all and codebook.n_columns > 1:
             honest = Outputs(margins, "leave_one_out")
             self.coupling_ = Coupling().fit(codebook, honest, class_index, sample_weight=weights)
 
-    def _learn(self, rows: _Rows, ridge: float, tol: float, start: SoftmaxFit | None) -> SoftmaxFit:
+    def _learn(
+        self,
+        features: Array,
+        anchor: Array,
+        class_index: Array,
+        weights: Array,
+        ridge: float,
+        tol: float,
+        start: SoftmaxFit | None,
+    ) -> SoftmaxFit:
         """Fit the softmax around the first guess.
 
         The log class frequencies are an offset of the logits, so that zero coefficients predict the frequencies. The
@@ -349,20 +349,22 @@ class CoupledSoftmax(ProbabilisticDecoder):
         standardised.
         """
         n_classes = self.codebook_.n_classes
-        total = rows.weights.sum()
+        total = weights.sum()
         share = self.smoothing / (self.smoothing + total)
-        targets = smooth_targets(rows.class_index, n_classes, share * (n_classes - 1) / n_classes)
-        offset = np.log(rows.weights @ targets / total)
+        targets = smooth_targets(class_index, n_classes, share * (n_classes - 1) / n_classes)
+        offset = np.log(weights @ targets / total)
         if self.coupling_ is not None:
             middle, unit = offset, 1.0
         else:
-            middle = rows.weights @ rows.anchor / total
-            unit = float(np.sqrt(rows.weights @ np.square(rows.anchor - middle).mean(axis=1) / total))
+            middle = weights @ anchor / total
+            unit = float(np.sqrt(weights @ np.square(anchor - middle).mean(axis=1) / total))
+        ridges = np.full((features.shape[1], 1), ridge)
+        ridges[self.codebook_.n_columns :] *= _CURVED  # of the squares
         problem: dict[str, Any] = {
-            "features": rows.features,
+            "features": features,
             "targets": targets,
-            "sample_weight": rows.weights,
-            "ridge": self._ridges(ridge),
+            "sample_weight": weights,
+            "ridge": ridges,
             "intercept_ridge": ridge,
             "offset": offset,
             "tol": tol,
@@ -373,7 +375,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
                 intercept = start.intercept - offset + start.scale * middle
                 start = replace(start, scale=start.scale * unit, intercept=intercept)
             fit = fit_softmax(
-                **problem, anchor=(rows.anchor - middle) / unit, scale_ridge=_SCALE_RIDGE, start=start
+                **problem, anchor=(anchor - middle) / unit, scale_ridge=_SCALE_RIDGE, start=start
             )
         if fit is None or fit.scale is None or fit.scale < 0.0:
             # A negative scale means that the first guess is uninformative: it is dropped.
@@ -402,11 +404,6 @@ class CoupledSoftmax(ProbabilisticDecoder):
         """Whether the squares of the outputs are features as well."""
         return self.codebook_.n_columns <= _SQUARED
 
-    def _ridges(self, ridge: float) -> Array:
-        """Return the ridges of the rows of E, shape (L, 1) or (2L, 1)."""
-        of_outputs = np.full((self.codebook_.n_columns, 1), ridge)
-        return np.vstack([of_outputs, _CURVED * of_outputs]) if self.squares else of_outputs
-
     def _read(self, margins: Array) -> tuple[Array, Array]:
         """Return the features, shape (n, L) or (n, 2L), and W, the logits of the first guess, shape (n, K)."""
         features = scaled = margins / self.spread_
@@ -432,13 +429,3 @@ def default_ridge(codebook: Codebook) -> float:
     float
     """
     return max(codebook.n_classes, codebook.n_columns) / 2
-
-
-def _spread(margins: Array, weights: Array, *, about_mean: bool) -> float:
-    """Return the root mean square of all outputs taken together, but not less than a quarter of a target.
-
-    One-vs-all outputs are mostly negative, and are taken about their mean; elsewhere the signs are arbitrary.
-    """
-    shares = weights / weights.sum()
-    mean = float(shares @ margins.mean(axis=1)) if about_mean else 0.0
-    return max(float(shares @ np.square(margins - mean).mean(axis=1)) ** 0.5, _LEAST_SPREAD)

@@ -9,7 +9,8 @@ smoother outputs and better probabilities. So a path of smaller C follows for th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from polymargin._progress import Progress
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
-from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.decoders._base import significant
+from polymargin.estimators._soft_labels import decoder_rows
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
 from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_bank
 from polymargin.machines._gram import Selection
-from polymargin.machines._workspace import SharedWork, array_key, kernel_key
+from polymargin.machines._workspace import SharedWork, cache_key
 from polymargin.machines.lssvm import select
 from polymargin.selection.settings import SearchSettings
 
@@ -79,14 +81,14 @@ class Plan:
     settings: SearchSettings
     noise_floor: float | None = None
 
-    def pools(self, codebook: Codebook) -> list[Array] | None:
-        """Return the columns that share their parameters; None: each has its own."""
-        return [np.arange(codebook.n_columns)] if self.shared_parameters else None
-
-
-def _comparable(decoder: Decoder) -> bool:
-    """Return whether candidates are compared by log-loss: the decoder learns probabilities out-of-sample."""
-    return decoder.learns_probabilities and not decoder.in_sample
+    def criterion(self, codebook: Codebook) -> dict[str, Any]:
+        """Return the arguments of a selection of C and gamma."""
+        return {
+            "selection": self.selection,
+            "pools": [np.arange(codebook.n_columns)] if self.shared_parameters else None,
+            "settings": self.settings,
+            "noise_floor": self.noise_floor,
+        }
 
 
 @dataclass(frozen=True)
@@ -133,36 +135,25 @@ class Choice:
     candidates: list[Candidate]
     n_rows: int
 
-    @property
-    def table(self) -> dict[str, list[Any]] | None:
-        """The candidates as a table, by columns; None if there was only one."""
+    def table(self, weight_unit: float) -> dict[str, list[Any]] | None:
+        """Return the candidates as a table, by columns, with C over the unit of the weights; None for only one."""
         if self.chosen is None:
             return None
         tried = self.candidates
+        # A number where all machines share it, else an array.
+        Cs, gammas = (
+            [float(each[0]) if (each == each[0]).all() else each for each in values]
+            for values in ([each.C for each in tried], [each.gamma for each in tried])
+        )
         return {
             "kernel": [each.kernel.name for each in tried],
-            "C": [_common(each.C) for each in tried],
-            "gamma": [_common(each.gamma) for each in tried],
+            "C": [C / weight_unit for C in Cs],
+            "gamma": gammas,
             "smaller_C": [each.smaller for each in tried],
             "loss": [each.loss for each in tried],
             "chosen": [each is self.chosen for each in tried],
             "n_rows": [self.n_rows] * len(tried),
         }
-
-    @property
-    def kernel_losses(self) -> dict[str, float] | None:
-        """The least loss of every kernel; None if there was only one."""
-        names = list(dict.fromkeys(each.kernel.name for each in self.candidates))
-        if len(names) < 2:
-            return None
-        return {
-            name: min(each.loss for each in self.candidates if each.kernel.name == name) for name in names
-        }
-
-
-def _common(values: Array) -> Any:
-    """Return the value that all machines share, or the array if they differ."""
-    return float(values[0]) if (values == values[0]).all() else values
 
 
 def choose(
@@ -197,27 +188,21 @@ def choose(
     -------
     Choice
     """
-    trainer = _Trainer(
-        data, codebook, plan, shared, n_folds=plan.settings.folds if _comparable(decoder) else 0
-    )
+    # Candidates are compared by log-loss if the decoder learns probabilities out-of-sample.
+    judge = decoder if decoder.learns_probabilities and not decoder.in_sample else None
+    trainer = _Trainer(data, codebook, plan, shared, judge)
+    final: dict[str, Any] = {"keep_factors": decoder.needs_variances, "progress": progress}
+    n_folds = 0 if judge is None else plan.settings.folds
     kernels = [kernel.fitted(data.X, data.weights) for kernel in plan.kernels]
-    path = plan.settings.smaller if _comparable(decoder) and plan.C is None else (1.0,)
-    if plan.selection != "loo":
-        path = (1.0,)
+    follow = judge is not None and plan.C is None and plan.selection == "loo"
+    path = plan.settings.smaller if follow else (1.0,)
     if len(kernels) == 1 and len(path) == 1:
-        bank = trainer.bank(
-            kernels[0],
-            plan.C,
-            plan.gamma,
-            nested=True,
-            keep_factors=decoder.needs_variances,
-            progress=progress,
-        )
+        bank = trainer.bank(kernels[0], plan.C, plan.gamma, n_folds=n_folds, **final)
         return Choice(bank, None, [], data.class_index.size)
-    trainer = replace(trainer, sample=_sample(data, codebook, plan, len(kernels) + len(path) - 1))
+    sample = _sample(data, codebook, plan, len(kernels) + len(path) - 1)
     n_jobs = 1 if data.class_index.size > FEW_ROWS else min(count_jobs(n_jobs), len(kernels))
     evaluations = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(_proposal)(trainer, kernel, decoder, progress if n_jobs == 1 else None) for kernel in kernels
+        delayed(trainer.proposal)(kernel, sample, progress if n_jobs == 1 else None) for kernel in kernels
     )
     # Results of another process hold copies of the kernels.
     compared = [
@@ -227,118 +212,82 @@ def choose(
     chosen, evaluation = min(zip(compared, evaluations, strict=True), key=lambda pair: pair[0].loss)
     kernel, proposed = chosen.kernel, chosen.C
     for smaller in path[1:]:
-        bank = trainer.bank(kernel, proposed / smaller, chosen.gamma)
-        before, evaluation = evaluation, _evaluated(bank, decoder)
+        bank = trainer.bank(kernel, proposed / smaller, chosen.gamma, sample)
+        before, evaluation = evaluation, _evaluated(bank, judge)
         compared.append(Candidate(kernel, bank.C, bank.gamma, smaller, evaluation.loss))
-        if not evaluation.significantly_better(before, plan.settings.significance):
+        gains = before.losses - evaluation.losses
+        if not significant(gains, evaluation.weights, plan.settings.significance):
             break  # and a still smaller C would be worse again
         chosen = compared[-1]
     for other in kernels:
         if other is not kernel:
             shared.drop(other)
-    whole = replace(trainer, sample=None)
-    distinct = shared.workspace(data.with_kernel(kernel)).distinct
-    bank = whole.bank(
-        kernel,
-        chosen.C,
-        chosen.gamma,
+    if sample is not None:
+        distinct = shared.workspace(data.with_kernel(kernel)).distinct
         # With many rows the leak of leave-one-out outputs is negligible, unless many rows are equal.
-        nested=trainer.sample is None or distinct.first.size < _DISTINCT * data.class_index.size,
-        keep_factors=decoder.needs_variances,
-        progress=progress,
-    )
-    n_rows = data.class_index.size if trainer.sample is None else trainer.sample.size
-    return Choice(bank, chosen, compared, n_rows)
+        if distinct.first.size >= _DISTINCT * data.class_index.size:
+            n_folds = 0
+    bank = trainer.bank(kernel, chosen.C, chosen.gamma, n_folds=n_folds, **final)
+    return Choice(bank, chosen, compared, data.class_index.size if sample is None else sample.size)
 
 
 @dataclass(frozen=True)
 class _Trainer:
-    """Trains machines by a plan, on all rows or on a sample of them."""
+    """Trains machines by a plan, on all rows or on a sample of them; `judge` is the decoder that compares them."""
 
     data: TrainingRows
     codebook: Codebook
     plan: Plan
     shared: SharedWork
-    n_folds: int
-    sample: Array | None = None
-
-    def rows(self, kernel: Kernel) -> TrainingRows:
-        """Return the rows that machines are trained on."""
-        data = self.data.with_kernel(kernel)
-        return data if self.sample is None else data.take(self.sample)
+    judge: Decoder | None
 
     def bank(
         self,
         kernel: Kernel,
         C: Any,
         gamma: Any,
+        sample: Array | None = None,
         *,
-        nested: bool = False,
+        n_folds: int = 0,
         keep_factors: bool = False,
         progress: Progress | None = None,
     ) -> LSSVMBank:
-        """Return machines with these parameters, selected if None; with nested outputs if the decoder uses them."""
-        n_folds = self.n_folds if nested else 0
-        which = array_key(self.sample)
-        dichotomies = array_key(self.codebook.matrix)
-        key = (
-            "bank",
-            kernel_key(kernel),
-            which,
-            dichotomies,
-            array_key(C),
-            array_key(gamma),
-            n_folds,
-            keep_factors,
+        """Return machines with these parameters, selected if None."""
+        data = self.data.with_kernel(kernel)
+        rows = data if sample is None else data.take(sample)
+        key = cache_key("bank", kernel, sample, self.codebook.matrix, C, gamma, n_folds, keep_factors)
+        training = partial(
+            fit_lssvm_bank,
+            rows,
+            self.codebook,
+            C=C,
+            gamma=gamma,
+            keep_factors=keep_factors,
+            n_folds=n_folds,
+            progress=progress,
+            workspace=self.shared.workspace(rows, sample),
+            **self.plan.criterion(self.codebook),
         )
+        return self.shared.once(key, training)
 
-        def trained() -> LSSVMBank:
-            rows = self.rows(kernel)
-            return fit_lssvm_bank(
-                rows,
-                self.codebook,
-                C=C,
-                gamma=gamma,
-                selection=self.plan.selection,
-                pools=self.plan.pools(self.codebook),
-                settings=self.plan.settings,
-                noise_floor=self.plan.noise_floor,
-                keep_factors=keep_factors,
-                n_folds=n_folds,
-                progress=progress,
-                workspace=self.shared.workspace(rows, which),
-            )
-
-        return self.shared.once(key, trained)
-
-    def proposed(self, kernel: Kernel, progress: Progress | None) -> LSSVMBank:
-        """Return machines with the parameters selected by PRESS, on all rows or within its budget."""
+    def proposal(self, kernel: Kernel, sample: Array | None, progress: Progress | None) -> Evaluation:
+        """Judge a kernel with the parameters that PRESS proposes for it, on all rows or within its budget."""
         plan = self.plan
-        if self.sample is None:
-            return self.bank(kernel, plan.C, plan.gamma, progress=progress)
-
-        def selected() -> tuple[Array, Array]:
-            return select(
+        if sample is None:
+            bank = self.bank(kernel, plan.C, plan.gamma, progress=progress)
+        else:
+            selection = partial(
+                select,
                 Workspace(self.data.with_kernel(kernel)),
                 self.codebook,
                 C=plan.C,
                 gamma=plan.gamma,
-                selection=plan.selection,
-                pools=plan.pools(self.codebook),
-                settings=plan.settings,
-                noise_floor=plan.noise_floor,
                 progress=progress,
+                **plan.criterion(self.codebook),
             )
-
-        C, gamma = self.shared.once(
-            ("selected", kernel_key(kernel), array_key(self.codebook.matrix)), selected
-        )
-        return self.bank(kernel, C, gamma)
-
-
-def _proposal(trainer: _Trainer, kernel: Kernel, decoder: Decoder, progress: Progress | None) -> Evaluation:
-    """Judge a kernel with the parameters that PRESS proposes for it."""
-    return _evaluated(trainer.proposed(kernel, progress), decoder)
+            C, gamma = self.shared.once(cache_key("selected", kernel, self.codebook.matrix), selection)
+            bank = self.bank(kernel, C, gamma, sample)
+        return _evaluated(bank, self.judge)
 
 
 def _sample(data: TrainingRows, codebook: Codebook, plan: Plan, n_candidates: int) -> Array | None:
@@ -364,60 +313,34 @@ class Evaluation:
         The parameters of the machines.
     loss : float
         The log-loss, or the mean squared leave-one-out error.
-    rows : DecoderRows
-        The rows that the decoder learned from.
-    log_proba : ndarray of shape (n, K)
-        Its cross-fitted log-probabilities; empty where it has none.
+    losses : ndarray of shape (n,)
+        The log-loss of every row; empty where the decoder has no probabilities.
+    weights : ndarray of shape (n,)
+        The weights of these rows.
     """
 
     C: Array
     gamma: Array
     loss: float
-    rows: DecoderRows
-    log_proba: Array
-
-    @property
-    def losses(self) -> Array:
-        """The loss of every row, shape (n,)."""
-        return -self.log_proba[np.arange(self.rows.class_index.size), self.rows.class_index]
-
-    def significantly_better(self, other: Evaluation, significance: float) -> bool:
-        """Return whether the loss is lower by more than this many standard errors of the difference."""
-        weights = self.rows.weights
-        assert weights is not None
-        gains = other.losses - self.losses
-        mean = float(weights @ gains / weights.sum())
-        return mean > significance * float(np.sqrt(weights @ np.square(gains - mean)) / weights.sum())
+    losses: Array
+    weights: Array
 
 
-def _evaluated(bank: LSSVMBank, decoder: Decoder) -> Evaluation:
-    """Return the decoder's cross-fitted log-loss, or the machines' squared error if it has none."""
-    if not _comparable(decoder):
-        nothing = DecoderRows(None, bank.data.class_index, None)
-        return Evaluation(bank.C, bank.gamma, _squared_error(bank), nothing, np.empty((0, 0)))
-    assert isinstance(decoder, ProbabilisticDecoder)
-    rows, log_p = cross_fitted_log_proba(bank, decoder)
-    assert rows.weights is not None
-    evaluation = Evaluation(bank.C, bank.gamma, np.nan, rows, log_p)
-    return replace(evaluation, loss=float(rows.weights @ evaluation.losses / rows.weights.sum()))
-
-
-def decoder_rows(bank: LSSVMBank) -> DecoderRows:
-    """Return the out-of-sample outputs that a decoder is fitted to, with classes and weights."""
-    data = bank.data
-    rows = DecoderRows(bank.training_outputs(honest=True), data.class_index, data.effective_weights)
-    return rows if data.soft_labels is None else rows.divided(data.soft_labels)
-
-
-def cross_fitted_log_proba(bank: LSSVMBank, decoder: ProbabilisticDecoder) -> tuple[DecoderRows, Array]:
-    """Return the training data of a decoder, and its cross-fitted log-probabilities, shape (n, K)."""
-    rows = decoder_rows(bank)
+def _evaluated(bank: LSSVMBank, judge: Decoder | None) -> Evaluation:
+    """Return the decoder's cross-fitted log-loss, or the machines' squared error if there is no decoder to judge by."""
+    if judge is None:
+        return Evaluation(bank.C, bank.gamma, _squared_error(bank), np.empty(0), np.empty(0))
+    rows = decoder_rows(bank.data, bank.training_outputs(honest=True))
+    assert isinstance(judge, ProbabilisticDecoder)
     assert rows.outputs is not None
     with blas_threads_for(0):  # a decoder's matrices are thin
-        log_p = clone(decoder).cross_fit(
+        log_p = clone(judge).cross_fit(
             bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights
         )
-    return rows, log_p
+    losses = -log_p[np.arange(rows.class_index.size), rows.class_index]
+    return Evaluation(
+        bank.C, bank.gamma, float(rows.weights @ losses / rows.weights.sum()), losses, rows.weights
+    )
 
 
 def _squared_error(bank: LSSVMBank) -> float:

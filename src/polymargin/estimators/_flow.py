@@ -22,7 +22,7 @@ from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
 from polymargin.estimators._base import KernelClassifier
 from polymargin.estimators._growth import SINGLE, TwoSides
-from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.estimators._soft_labels import decoder_rows
 from polymargin.estimators._validation import check_finite, resolve_priors
 from polymargin.kernels import Kernel
 from polymargin.machines import TrainingRows
@@ -136,22 +136,17 @@ class DichotomyClassifier(KernelClassifier):
         outputs = None
         if decoder.learns:
             outputs = self._training_outputs(honest=not decoder.in_sample, shared=shared, progress=progress)
-        rows = self._decoder_rows(data, outputs, decoder)
+        rows = decoder_rows(data, outputs)
+        n_classes = self.classes_.size
         with blas_threads_for(0):  # a decoder's matrices are thin
             return decoder.fit(
                 self.codebook_,
                 rows.outputs,
                 rows.class_index,
-                priors=self._resolved_priors(data),
-                sample_weight=rows.weights,
+                priors=resolve_priors(self.priors, data.class_weights(n_classes), self.classes_),
+                # Equal weights are not passed on: stacked classifiers may not accept weights.
+                sample_weight=None if (rows.weights == 1.0).all() else rows.weights,
             )
-
-    def _decoder_rows(self, data: TrainingRows, outputs: Outputs | None, decoder: Decoder) -> DecoderRows:
-        """Return the training data of the decoder; a row with a soft label is divided among the classes."""
-        weights = data.effective_weights
-        # Equal weights are not passed on: stacked classifiers may not accept weights.
-        rows = DecoderRows(outputs, data.class_index, None if (weights == 1.0).all() else weights)
-        return rows if data.soft_labels is None else rows.divided(data.soft_labels)
 
     def predict(self, X: ArrayLike) -> Array:
         """Return the label of every row: the class of the largest probability, or score where there are none.
@@ -292,9 +287,6 @@ class DichotomyClassifier(KernelClassifier):
         outputs = self._training_outputs(honest=True, shared=shared)
         honest = (outputs.margins if outputs.exact is None else outputs.exact)[:, 0]
         return sides.margins(honest, lambda new: self._outputs(new, variances=False).margins)
-
-    def _resolved_priors(self, data: TrainingRows) -> Array | None:
-        return resolve_priors(self.priors, data.class_weights(self.classes_.size), self.classes_)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit was completed: the decoder is stored last."""

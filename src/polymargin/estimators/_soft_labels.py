@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymargin.outputs import Outputs
+from polymargin.rows import TrainingRows
 
 Array = NDArray[Any]
 
@@ -100,19 +101,21 @@ def check_learnable(P: Array, classes: Array) -> None:
 
 @dataclass(frozen=True)
 class DecoderRows:
-    """Training data of a decoder: outputs (None if it learns nothing), classes, and weights (None: all equal)."""
+    """Training data of a decoder: outputs (None if it learns nothing), classes, and weights."""
 
     outputs: Outputs | None
     class_index: Array
-    weights: Array | None
+    weights: Array
 
-    def part(self, rows: Array, weights: Array) -> DecoderRows:
-        """Return some of the rows with weights of their own."""
-        outputs = self.outputs
-        return DecoderRows(None if outputs is None else outputs.rows(rows), self.class_index[rows], weights)
 
-    def divided(self, P: Array) -> DecoderRows:
-        """Return every row once for each class of positive probability, weighted with the probability."""
-        rows, classes = np.nonzero(P)
-        weights = P[rows, classes] if self.weights is None else P[rows, classes] * self.weights[rows]
-        return replace(self.part(rows, weights), class_index=classes)
+def decoder_rows(data: TrainingRows, outputs: Outputs | None) -> DecoderRows:
+    """Return the training data of a decoder.
+
+    A row with a soft label is there once for each class of positive probability, weighted with the probability.
+    """
+    weights = data.effective_weights
+    if data.soft_labels is None:
+        return DecoderRows(outputs, data.class_index, weights)
+    rows, classes = np.nonzero(data.soft_labels)
+    outputs = None if outputs is None else outputs.rows(rows)
+    return DecoderRows(outputs, classes, data.soft_labels[rows, classes] * weights[rows])

@@ -18,9 +18,8 @@ from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin.decoders._base import FOLDS, prior_shift, reweighted
 from polymargin.estimators._base import ProbabilisticMixin
-from polymargin.estimators._choice import decoder_rows
 from polymargin.estimators._pool import pool_weights, pooled
-from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
 from polymargin.estimators._validation import check_rows, resolve_priors
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.inspection.html import ChoicesMixin
@@ -184,8 +183,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             member.n_features_in_ = self.n_features_in_
         first = members[0]
         data = first.bank_.data
-        decoded = decoder_rows(first.bank_)
-        assert decoded.weights is not None
+        decoded = decoder_rows(data, first.bank_.training_outputs(honest=True))
         self.classes_, self.support_ = first.classes_, checked.support
         class_weights = np.bincount(decoded.class_index, decoded.weights, minlength=first.classes_.size)
         priors = resolve_priors(self.priors, class_weights, first.classes_)
@@ -209,7 +207,6 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         if data.soft_labels is not None:
             numbers = numbers[np.nonzero(data.soft_labels)[0]]
         weights = decoded.weights
-        assert weights is not None
         log_p = np.tile(self.log_prior_, (decoded.class_index.size, 1))
         for fold in range(FOLDS):
             held, kept = numbers == fold, numbers != fold

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgWarning
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress
+from polymargin._threads import blas_threads_for
 from polymargin._warnings import warn
 from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
-from polymargin.estimators._choice import Plan, candidates, choose, cross_fitted_log_proba, decoder_rows
+from polymargin.estimators._choice import Plan, candidates, choose
 from polymargin.estimators._flow import DichotomyClassifier
-from polymargin.estimators._soft_labels import DecoderRows
+from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
 from polymargin.estimators._validation import check_positive
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows
@@ -248,7 +250,8 @@ default="one-vs-one"
                 f'unknown selection {self.selection!r}; choose "loo", "loo-exact", "gcv", "evidence" or None'
             )
         gamma = self._resolved_gamma(data.X, data.weights)
-        tunable = any(kernel.tunable for kernel in self._kernels)
+        kernels = self._kernels
+        tunable = any(kernel.tunable for kernel in kernels)
         if self.selection is None and (self.C is None or (gamma is None and tunable)):
             raise ValueError(
                 'selection=None leaves nothing to choose C and gamma: give both, or use selection="loo"'
@@ -257,7 +260,7 @@ default="one-vs-one"
         if self.selection == "loo-exact":
             settings = replace(settings, operations=np.inf, converged=1e-6)
         plan = Plan(
-            tuple(self._kernels),
+            tuple(kernels),
             C=None if self.C is None else self.C * self._weight_unit,
             gamma=gamma,
             selection=criterion_of(self.selection),
@@ -267,10 +270,12 @@ default="one-vs-one"
         )
         choice = choose(data, codebook, decoder, plan, shared, progress, self.n_jobs)
         self.bank_: LSSVMBank = choice.bank
-        self.search_results_ = choice.table
-        if self.search_results_ is not None:  # in the unit of the weights that were given, as `C_` is
-            self.search_results_["C"] = [C / self._weight_unit for C in self.search_results_["C"]]
-        self.kernel_losses_ = choice.kernel_losses
+        # C in the unit of the weights that were given, as `C_` is.
+        self.search_results_ = choice.table(self._weight_unit)
+        least: dict[str, float] = {}
+        for each in choice.candidates:
+            least[each.kernel.name] = min(each.loss, least.get(each.kernel.name, np.inf))
+        self.kernel_losses_ = least if len(least) > 1 else None
         self.shrinkage_ = 1.0 if choice.chosen is None else choice.chosen.smaller
         self.n_support_ = np.bincount(data.class_index, minlength=codebook.n_classes)
 
@@ -287,12 +292,18 @@ default="one-vs-one"
     def _fit_decoder(
         self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
     ) -> Decoder:
-        _warn_of_lost_digits(self.bank_.rounding_error, data.kernel)
+        if self.bank_.rounding_error > 10.0**-_LEAST_DIGITS:
+            _warn_of_lost_digits(self.bank_.rounding_error, data.kernel)
         fitted = super()._fit_decoder(decoder, data, shared, progress)
         self._cross_log_proba: Array | None = getattr(fitted, "cross_log_proba_", None)
         if self._cross_log_proba is None and decoder.learns_probabilities:
             assert isinstance(decoder, ProbabilisticDecoder)
-            self._cross_log_proba = cross_fitted_log_proba(self.bank_, decoder)[1]
+            rows = decoder_rows(self.bank_.data, self.bank_.training_outputs(honest=True))
+            assert rows.outputs is not None
+            with blas_threads_for(0):
+                self._cross_log_proba = clone(decoder).cross_fit(
+                    self.codebook_, rows.outputs, rows.class_index, sample_weight=rows.weights
+                )
         # They are many numbers, and have served.
         self.bank_ = replace(self.bank_, nested=None)
         return fitted
@@ -300,7 +311,8 @@ default="one-vs-one"
     def _honest(self) -> tuple[DecoderRows, Array]:
         """Return the rows the decoder learned from, and its log-probabilities of each, learned from others, (n, K)."""
         assert self._cross_log_proba is not None
-        return decoder_rows(self.bank_), self._cross_log_proba
+        outputs = self.bank_.training_outputs(honest=True)
+        return decoder_rows(self.bank_.data, outputs), self._cross_log_proba
 
     @property
     def _kernels(self) -> list[Kernel]:
@@ -402,9 +414,7 @@ default="one-vs-one"
 
 
 def _warn_of_lost_digits(error: float, kernel: Kernel) -> None:
-    """Warn if the expected relative rounding error of the margins is large."""
-    if error <= 10.0**-_LEAST_DIGITS:
-        return
+    """Warn of a large expected relative rounding error of the margins."""
     digits = int(-np.log10(min(error, 1.0)))
     kept = f"only {digits} correct digit{'s' * (digits > 1)}" if digits else "no correct digit"
     remedy = "use a smaller C"

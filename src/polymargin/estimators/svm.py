@@ -15,7 +15,7 @@ from polymargin.estimators._growth import SINGLE, WarmColumns
 from polymargin.estimators._hinge import HingeClassifier
 from polymargin.estimators._validation import check_positive, class_factors
 from polymargin.machines import TrainingRows
-from polymargin.machines._workspace import SharedWork, array_key
+from polymargin.machines._workspace import SharedWork, cache_key
 
 if TYPE_CHECKING:  # importing them for good would load numba with the package
     from polymargin.machines.svm import SolverOptions, SVMBank
@@ -306,15 +306,14 @@ default="one-vs-one"
         from polymargin.machines.svm import fit_svm_bank
 
         options = self._solver_options()
-        dichotomies = array_key(codebook.matrix)
         # A decoder that learns is not fitted in the folds: Hamming decoding judges in its place.
         judge = repr(Hamming() if decoder.learns else decoder)
         C, gamma, selection = shared.once(
-            ("parameters", dichotomies, judge),
+            cache_key("parameters", codebook.matrix, judge),
             lambda: self._parameters(data, codebook, decoder, box_weights, cv, options, progress),
         )
         bank = shared.once(
-            ("bank", dichotomies, array_key(C), array_key(gamma)),
+            cache_key("bank", codebook.matrix, C, gamma),
             lambda: fit_svm_bank(
                 data,
                 codebook,

@@ -145,12 +145,12 @@ class SharedWork:
 
     def __init__(self, keep: bool = True):
         self._keep = keep
-        self._workspaces: dict[tuple[Hashable, Hashable], Workspace] = {}
+        self._workspaces: dict[tuple[Hashable, ...], Workspace] = {}
         self._results: dict[Hashable, Any] = {}
 
-    def workspace(self, rows: TrainingRows, which: Hashable = None) -> Workspace:
-        """Return the workspace of the rows and their kernel; `which` is the key of a sample of the rows."""
-        key = kernel_key(rows.kernel), which
+    def workspace(self, rows: TrainingRows, sample: Array | None = None) -> Workspace:
+        """Return the workspace of the rows and their kernel, which are a sample of all rows, or all."""
+        key = cache_key(rows.kernel, sample)
         if key not in self._workspaces:
             self._workspaces[key] = Workspace(rows)
         return self._workspaces[key]
@@ -158,7 +158,7 @@ class SharedWork:
     def drop(self, kernel: Kernel) -> None:
         """Free the workspaces of a kernel, unless results are shared."""
         if not self._keep:
-            name = kernel_key(kernel)
+            (name,) = cache_key(kernel)
             self._workspaces = {key: kept for key, kept in self._workspaces.items() if key[0] != name}
 
     def once(self, key: Hashable, compute: Callable[[], Result]) -> Result:
@@ -171,18 +171,18 @@ class SharedWork:
         return found
 
 
-def kernel_key(kernel: Kernel) -> Hashable:
-    """Return a cache key for a kernel: the kernel itself, or its identity if it is not hashable."""
-    try:
-        hash(kernel)
-    except TypeError:
-        return id(kernel)
-    return kernel
-
-
-def array_key(value: Any) -> Hashable:
-    """Return a cache key for an array, a number or None."""
-    return value if value is None or np.isscalar(value) else (np.shape(value), np.asarray(value).tobytes())
+def cache_key(*values: Any) -> tuple[Hashable, ...]:
+    """Return a cache key: arrays by content, and others by themselves, or by identity if they are not hashable."""
+    key: list[Hashable] = []
+    for value in values:
+        if isinstance(value, np.ndarray):
+            value = value.shape, value.tobytes()
+        try:
+            hash(value)
+        except TypeError:
+            value = id(value)
+        key.append(value)
+    return tuple(key)
 
 
 def among(matrix: Array, rows: Array) -> Array:
