@@ -61,14 +61,29 @@ class NewtonSteps:
     def __call__(self, P: Array, gradient: Array, forcing: float) -> Array:
         """Return a step for the class probabilities P, shape (K, n).
 
-        Conjugate gradients go on until the residual has fallen by the factor ``forcing``.
+        It is exact where H is small, and positive definite in spite of rounding. Otherwise conjugate gradients go on
+        until the residual has fallen by the factor ``forcing``.
         """
         P = P.astype(self.kind, copy=False)
-        step = self._direct(P, gradient) if self.small else None
-        return self._iterated(P, gradient, forcing) if step is None else step
-
-    def _iterated(self, P: Array, gradient: Array, forcing: float) -> Array:
-        """Return a step by preconditioned conjugate gradients."""
+        if self.small:
+            size, pairs = self.ridge.size, self.pairs
+            H = np.zeros((size + 1, size + 1))
+            # Σ_i m_i p_ik (δ_kl − p_il) a_i a_iᵀ for all pairs of classes, and of features, at once.
+            curvatures = P[pairs.first] * (pairs.same - P[pairs.second])
+            H[:size, :size] = (self.products @ curvatures.T).take(pairs.places)
+            diagonal = H.ravel()[:: size + 2]
+            diagonal[:size] += self.ridge.ravel()
+            if self.W is not None:
+                scale_column = self.mass * P * (self.W - np.einsum("ki,ki->i", P, self.W))
+                H[size, :size] = (scale_column @ self.A.T).ravel()
+                diagonal[size] = self.scale_ridge + np.vdot(scale_column, self.W)
+            # A small addition to the diagonal: without a ridge, H is singular in the direction of a constant added to
+            # all logits.
+            diagonal[:] = np.where(diagonal > 0.0, (1.0 + 1e-12) * diagonal, 1.0)
+            # The lower triangle, by rows, is the upper one by columns.
+            _, step, info = lapack.dposv(H.T, -gradient, lower=0, overwrite_a=1, overwrite_b=1)
+            if info == 0:
+                return step
         # One factor does for many steps: from where a fit starts, probabilities do not change that much.
         if self.inverse is None:
             self.inverse = _SharedInverse(self, P)
@@ -77,26 +92,6 @@ class NewtonSteps:
         if n_inner > _SLOW:
             self.inverse = None
         return step.astype(np.float64, copy=False)
-
-    def _direct(self, P: Array, gradient: Array) -> Array | None:
-        """Return the exact step, or None if rounding leaves no positive definite H."""
-        size, pairs = self.ridge.size, self.pairs
-        H = np.zeros((size + 1, size + 1))
-        # Σ_i m_i p_ik (δ_kl − p_il) a_i a_iᵀ for all pairs of classes, and of features, at once.
-        curvatures = P[pairs.first] * (pairs.same - P[pairs.second])
-        H[:size, :size] = (self.products @ curvatures.T).take(pairs.places)
-        diagonal = H.ravel()[:: size + 2]
-        diagonal[:size] += self.ridge.ravel()
-        if self.W is not None:
-            scale_column = self.mass * P * (self.W - np.einsum("ki,ki->i", P, self.W))
-            H[size, :size] = (scale_column @ self.A.T).ravel()
-            diagonal[size] = self.scale_ridge + np.vdot(scale_column, self.W)
-        # A small addition to the diagonal: without a ridge, H is singular in the direction of a constant added to all
-        # logits.
-        diagonal[:] = np.where(diagonal > 0.0, (1.0 + 1e-12) * diagonal, 1.0)
-        # The lower triangle, by rows, is the upper one by columns.
-        _, step, info = lapack.dposv(H.T, -gradient, lower=0, overwrite_a=1, overwrite_b=1)
-        return step if info == 0 else None
 
 
 class _Pairs(NamedTuple):

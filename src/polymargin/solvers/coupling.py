@@ -84,7 +84,10 @@ def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Arra
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; choose one of {', '.join(METHODS)}")
     r = np.asarray(r, dtype=np.float64)
-    n_classes = _n_classes(r.shape[1]) if r.ndim == 2 else r.shape[-1]
+    # K from K (K − 1)/2 pairs.
+    n_classes = round(0.5 + np.sqrt(0.25 + 2.0 * r.shape[1])) if r.ndim == 2 else r.shape[-1]
+    if r.ndim == 2 and (n_classes < 2 or n_classes * (n_classes - 1) // 2 != r.shape[1]):
+        raise ValueError(f"{r.shape[1]} is not the number of pairs of any number of classes")
     if r.ndim not in (2, 3) or (r.ndim == 3 and r.shape[1:] != (n_classes, n_classes)):
         raise ValueError(f"pairwise probabilities have the shape (n, K, K) or (n, K(K-1)/2), not {r.shape}")
     above = _pairs(n_classes)
@@ -96,11 +99,12 @@ def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Arra
     block = max(1, _BLOCK // n_classes**2)
     for first in range(0, len(r), block):
         part = r[first : first + block].clip(CLIP, 1.0 - CLIP)
-        p[first : first + block] = (
-            _hastie_tibshirani(part, n_classes, weights)
-            if method == "ht"
-            else METHODS[method](part, n_classes)
-        )
+        if method == "ht":
+            p[first : first + block] = _hastie_tibshirani(part, n_classes, weights)
+        else:
+            # Without what rounding leaves below zero.
+            found = np.maximum(METHODS[method](part, n_classes), 0.0)
+            p[first : first + block] = found / found.sum(axis=1, keepdims=True)
     return p
 
 
@@ -123,14 +127,6 @@ def _places(n_classes: int) -> tuple[Array, Array, Array]:
     return places, (classes == i).astype(np.float64), (classes == k).astype(np.float64)
 
 
-def _n_classes(n_pairs: int) -> int:
-    """Return K from K (K − 1)/2."""
-    n_classes = round(0.5 + np.sqrt(0.25 + 2.0 * n_pairs))
-    if n_pairs < 1 or n_classes * (n_classes - 1) // 2 != n_pairs:
-        raise ValueError(f"{n_pairs} is not the number of pairs of any number of classes")
-    return n_classes
-
-
 def _square(condensed: Array, n_classes: int, mirror: Callable[[Array], Array]) -> Array:
     """Return (n, K, K) matrices from the part above their diagonals."""
     square = np.zeros((len(condensed), n_classes, n_classes))
@@ -140,24 +136,18 @@ def _square(condensed: Array, n_classes: int, mirror: Callable[[Array], Array]) 
     return square
 
 
-def _normalised(p: Array) -> Array:
-    """Return rows that sum to one, without what rounding leaves below zero."""
-    p = np.maximum(p, 0.0)
-    return p / p.sum(axis=1, keepdims=True)
-
-
 def _wu_lin_weng_1(r: Array, n_classes: int) -> Array:
-    """Eqs. (5) and (7): Q p = p, where the columns of Q sum to one."""
+    """Eqs. (5) and (7): Q p = p, where the columns of Q sum to one; p is not normalised."""
     r = _square(r, n_classes, mirror=lambda above: 1.0 - above)
     # I − Q times K − 1, which has eᵀ for a left null vector, so that adding e eᵀ fixes the sum of p alone.
     system = 1.0 - r
     diagonal = np.arange(n_classes)
     system[:, diagonal, diagonal] = n_classes - r.sum(axis=2)
-    return _normalised(_solve_ones(system))
+    return _solve_ones(system)
 
 
 def _wu_lin_weng_2(r: Array, n_classes: int) -> Array:
-    """Eq. (8): min pᵀ Q p with Q_ii = Σ_s r_si², Q_ik = −r_ki r_ik, subject to Σ p = 1."""
+    """Eq. (8): min pᵀ Q p with Q_ii = Σ_s r_si², Q_ik = −r_ki r_ik, subject to Σ p = 1; p is not normalised."""
     # Q p = const · e. Q may be singular (where the r agree with some p, they do Q p = 0) but Q + e eᵀ is not, and the
     # solution of (Q + e eᵀ) p = e differs by a factor. It is never negative (Wu, Lin and Weng, theorem 2).
     places, is_first, is_second = _places(n_classes)
@@ -165,7 +155,7 @@ def _wu_lin_weng_2(r: Array, n_classes: int) -> Array:
     system = np.take(1.0 - r * against, places, axis=1)
     diagonal = np.arange(n_classes)
     system[:, diagonal, diagonal] = 1.0 + np.square(against) @ is_first.T + np.square(r) @ is_second.T
-    return _normalised(_solve_ones(system))
+    return _solve_ones(system)
 
 
 def _solve_ones(systems: Array) -> Array:
@@ -175,11 +165,11 @@ def _solve_ones(systems: Array) -> Array:
 
 
 def _price(r: Array, n_classes: int) -> Array:
-    """Eq. (10), normalised."""
+    """Eq. (10), not normalised."""
     r = _square(r, n_classes, mirror=lambda above: 1.0 - above)
     diagonal = np.arange(n_classes)
     r[:, diagonal, diagonal] = 1.0
-    return _normalised(1.0 / ((1.0 / r).sum(axis=2) - 1.0 - (n_classes - 2)))
+    return 1.0 / ((1.0 / r).sum(axis=2) - 1.0 - (n_classes - 2))
 
 
 def _hastie_tibshirani(r: Array, n_classes: int, weights: Array | None) -> Array:

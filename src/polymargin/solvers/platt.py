@@ -5,7 +5,6 @@ Platt (2000) with the numerically safe form and the Newton method with backtrack
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,13 +162,12 @@ def rows_used(margins: Array, signs: Array, weights: Array) -> tuple[Array, Arra
     used = ((signs != 0) & (weights > 0.0)[:, np.newaxis]).T
     counts = used.sum(axis=1)
     filled = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, np.newaxis]
-
-    def packed(values: Array) -> Array:
-        kept = np.zeros(filled.shape, values.dtype)
+    packed = np.zeros(filled.shape), np.zeros(filled.shape, dtype=bool), np.zeros(filled.shape)
+    for kept, values in zip(
+        packed, (margins.T, signs.T > 0, np.broadcast_to(weights, used.shape)), strict=True
+    ):
         kept[filled] = values[used]
-        return kept
-
-    return packed(margins.T), packed(signs.T > 0), packed(np.broadcast_to(weights, used.shape))
+    return packed
 
 
 def _fit(z: Array, positive: Array, weights: Array, smoothing: bool) -> tuple[Array, Array, Array]:
@@ -239,9 +237,21 @@ def newton_steps(
         # log(1 + exp u) − t u, without an exponential of anything positive.
         return np.einsum("lm,lm->l", weights, size - signs * h + np.log1p(small)), gradient, tangent
 
+    found = evaluate(theta)
+
+    def along(length: float, searching: Array) -> Array:
+        """Return the losses of some columns at this length of their steps; `found` has those of all columns.
+
+        All columns are evaluated together, those with an accepted length again: to copy a subset would take longer.
+        """
+        nonlocal found
+        lengths[columns[searching]] = length
+        found = evaluate(theta + lengths * step)
+        return found[0][columns[searching]]
+
     going = np.ones(len(x), dtype=bool)
-    value, gradient, tangent = evaluate(theta)
     for _ in range(_MAX_ITER):
+        value, gradient, tangent = found
         # p (1 − p). A little on the diagonal, as Lin, Lin and Weng have it: far out there is no curvature left.
         curvatures = weights - weights * np.square(tangent)
         h_aa, h_ab, h_bb = 0.25 * (powers @ curvatures[..., np.newaxis])[..., 0].T
@@ -253,39 +263,13 @@ def newton_steps(
         g_a, g_b = gradient
         step = np.stack([h_ab * g_b - h_bb * g_a, h_ab * g_a - h_aa * g_b])
         step /= np.where(going, determinant, np.inf)
-        trial = _Trial(evaluate, theta, step, going)
-        columns, before = trial.columns, value
-        slopes = g_a * step[0] + g_b * step[1]
-        lengths, _ = backtrack_rows(trial, value[columns], slopes[columns], slack=rounding_of(value[columns]))
-        going[columns] = lengths > 0.0
+        columns, lengths = np.flatnonzero(going), np.zeros(going.size)
+        slopes = (g_a * step[0] + g_b * step[1])[columns]
+        reached, _ = backtrack_rows(along, value[columns], slopes, slack=rounding_of(value[columns]))
+        going[columns] = reached > 0.0
         if not going[columns].all():
-            trial(0.0, np.flatnonzero(lengths == 0.0))
-        theta, (value, gradient, tangent) = trial.theta, trial.found
+            along(0.0, np.flatnonzero(reached == 0.0))
+        theta = theta + lengths * step
         if least_gain is not None:
-            going &= before - value >= least_gain
-    return theta, np.abs(gradient).max(axis=0)
-
-
-class _Trial:
-    """The losses of the unconverged columns along their steps; the last values of all columns are kept.
-
-    All columns are evaluated together, those with an accepted step length again: to copy a subset would take longer.
-    """
-
-    def __init__(
-        self,
-        evaluate: Callable[[Array], tuple[Array, Array, Array]],
-        start: Array,
-        step: Array,
-        going: Array,
-    ):
-        self._evaluate, self._start, self._step = evaluate, start, step
-        self._lengths = np.zeros(going.size)
-        self.columns = np.flatnonzero(going)
-
-    def __call__(self, length: float, rows: Array) -> Array:
-        searching = self.columns[rows]
-        self._lengths[searching] = length
-        self.theta = self._start + self._lengths * self._step
-        self.found = self._evaluate(self.theta)
-        return self.found[0][searching]
+            going &= value - found[0] >= least_gain
+    return theta, np.abs(found[1]).max(axis=0)
