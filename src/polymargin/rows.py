@@ -149,29 +149,10 @@ class TrainingRows:
         W = self.weights if self.groups is None else np.bincount(self.groups, self.weights)
         return self.weights * float(W.sum() / np.square(W).sum())
 
-    def with_kernel(self, kernel: Kernel) -> TrainingRows:
-        """Return the same rows with another kernel.
-
-        Parameters
-        ----------
-        kernel : Kernel
-            The kernel.
-
-        Returns
-        -------
-        TrainingRows
-        """
-        return replace(self, kernel=kernel)
-
     @property
     def base_bytes(self) -> int:
         """The size of an entry of the kernel's base matrix in bytes."""
         return 8 if self.kernel.precomputed else int(self.kernel.base_diagonal(self.X[:1]).nbytes)
-
-    @property
-    def whole_bytes(self) -> float:
-        """The size of the base matrix among all rows in bytes."""
-        return float(self.base_bytes) * self.X.shape[0] ** 2
 
     def distinct(self) -> DistinctRows:
         """Return the distinct rows of every class: those that differ in content, soft label or weight.
@@ -190,10 +171,17 @@ class TrainingRows:
         >>> TrainingRows(Linear(), X, np.array([0, 0, 0]), np.ones(3)).distinct()
         DistinctRows(first=array([0, 1]), inverse=array([0, 1, 0]))
         """
-        others = []
-        if (self.weights != self.weights[0]).any():
-            others.append(np.unique(self.weights, return_inverse=True)[1])
-        return self._different(others, apart=self.groups is not None)
+        apart = self.kernel.precomputed or self.groups is not None
+        keys = [np.unique(self.weights, return_inverse=True)[1]] if np.ptp(self.weights) else []
+        if self.soft_labels is not None:
+            keys.append(content_rank(self.soft_labels))
+        keys += [np.arange(self.X.shape[0]) if apart else content_rank(self.X), self.class_index]
+        number = np.zeros(self.X.shape[0], dtype=np.intp)
+        for key in keys:  # the last one leads
+            number = np.unique(key, return_inverse=True)[1] * (int(number.max()) + 1) + number
+            number = np.unique(number, return_inverse=True)[1]
+        _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
+        return DistinctRows(first, inverse)
 
     def contents(self) -> DistinctRows:
         """Return the rows of every class that differ in content or soft label, regardless of weights and groups.
@@ -204,19 +192,7 @@ class TrainingRows:
         -------
         DistinctRows
         """
-        return self._different([], apart=False)
-
-    def _different(self, others: list[Array], *, apart: bool) -> DistinctRows:
-        """Return the rows of every class that differ in content, soft label or other keys; all rows if `apart`."""
-        apart = apart or self.kernel.precomputed
-        content = np.arange(self.X.shape[0]) if apart else content_rank(self.X)
-        labels = [] if self.soft_labels is None else [content_rank(self.soft_labels)]
-        number = np.zeros(self.X.shape[0], dtype=np.intp)
-        for other in [*others, *labels, content, self.class_index]:  # the last one leads
-            number = np.unique(other, return_inverse=True)[1] * (int(number.max()) + 1) + number
-            number = np.unique(number, return_inverse=True)[1]
-        _, first, inverse = np.unique(number, return_index=True, return_inverse=True)
-        return DistinctRows(first, inverse)
+        return replace(self, weights=np.ones_like(self.weights), groups=None).distinct()
 
 
 def content_rank(X: Any) -> Array:

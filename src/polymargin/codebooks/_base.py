@@ -38,6 +38,19 @@ class Codebook:
     matrix : array-like of shape (n_classes, n_columns)
         The codewords.
 
+    Attributes
+    ----------
+    n_classes, n_columns : int
+        The number of classes, K, and of dichotomies, L.
+    is_dense : bool
+        Whether every class takes part in every dichotomy.
+    is_pairwise : bool
+        Whether every column sets one class against one other, and every pair has its column.
+    is_one_vs_all : bool
+        Whether every column sets one class against all others, and every class has its column.
+    row_groups : list of RowGroup
+        The columns grouped by the classes they use, in order of first appearance.
+
     Examples
     --------
     >>> book = Codebook([[-1, -1, 0], [1, 0, -1], [0, 1, 1]])
@@ -60,9 +73,6 @@ class Codebook:
             raise ValueError("a codebook holds only -1, 0 (don't care) and +1")
         self.matrix: Array = given.astype(np.int8)
         self.matrix.setflags(write=False)
-        self._check()
-
-    def _check(self) -> None:
         one_sided = np.flatnonzero((self.matrix.max(axis=0) < 1) | (self.matrix.min(axis=0) > -1))
         if one_sided.size:
             raise ValueError(
@@ -71,23 +81,24 @@ class Codebook:
         idle = np.flatnonzero(~self.matrix.any(axis=1))
         if idle.size:
             raise ValueError(f"class {idle[0]} has no bit: its codeword is all don't care")
-        apart = _opposed(self.matrix)
-        np.fill_diagonal(apart, 1)
-        if not apart.all():
-            i, j = np.argwhere(apart == 0)[0]
+        plus, minus = (self.matrix == 1).astype(np.float64), (self.matrix == -1).astype(np.float64)
+        opposed = plus @ minus.T + minus @ plus.T
+        np.fill_diagonal(opposed, 1)
+        if not opposed.all():
+            i, j = np.argwhere(opposed == 0)[0]
             raise ValueError(
                 f"no column separates class {i} from class {j}: in every column they have equal signs or a 0"
             )
-
-    @property
-    def n_classes(self) -> int:
-        """The number of classes, K."""
-        return self.matrix.shape[0]
-
-    @property
-    def n_columns(self) -> int:
-        """The number of dichotomies, L."""
-        return self.matrix.shape[1]
+        K, L = self.n_classes, self.n_columns = self.matrix.shape
+        alone, against_one = plus.sum(axis=0) == 1, minus.sum(axis=0) == 1
+        self.is_dense = bool(self.matrix.all())
+        self.is_pairwise = bool((alone & against_one).all()) and L == K * (K - 1) // 2
+        self.is_one_vs_all = self.is_dense and bool(alone.all()) and L == K
+        groups: dict[bytes, list[int]] = {}
+        used = self.matrix != 0
+        for column in range(L):
+            groups.setdefault(used[:, column].tobytes(), []).append(column)
+        self.row_groups = [RowGroup(used[:, columns[0]], np.array(columns)) for columns in groups.values()]
 
     @cached_property
     def distances(self) -> Array:
@@ -100,33 +111,6 @@ class Codebook:
         """The smallest Hamming distance between two codewords."""
         off_diagonal = ~np.eye(self.n_classes, dtype=bool)
         return float(self.distances[off_diagonal].min())
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether every class takes part in every dichotomy."""
-        return bool(self.matrix.all())
-
-    @property
-    def is_pairwise(self) -> bool:
-        """Whether every column sets one class against one other, and every pair has its column."""
-        one_each = (self.matrix == 1).sum(axis=0) == 1
-        one_each &= (self.matrix == -1).sum(axis=0) == 1
-        return bool(one_each.all()) and self.n_columns == self.n_classes * (self.n_classes - 1) // 2
-
-    @property
-    def is_one_vs_all(self) -> bool:
-        """Whether every column sets one class against all others, and every class has its column."""
-        alone = (self.matrix == 1).sum(axis=0) == 1
-        return self.is_dense and bool(alone.all()) and self.n_columns == self.n_classes
-
-    @cached_property
-    def row_groups(self) -> list[RowGroup]:
-        """The columns grouped by the classes they use, in order of first appearance."""
-        groups: dict[bytes, list[int]] = {}
-        used = self.matrix != 0
-        for column in range(self.n_columns):
-            groups.setdefault(used[:, column].tobytes(), []).append(column)
-        return [RowGroup(used[:, columns[0]], np.array(columns)) for columns in groups.values()]
 
     def targets(self, class_index: Array) -> Array:
         """Return the target of every row in every dichotomy, from its class index.
@@ -149,16 +133,12 @@ class Codebook:
     def __hash__(self) -> int:
         return hash((self.matrix.shape, self.matrix.tobytes()))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"matrix": self.matrix}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         # What comes back from a file is checked and made read-only like what came in.
         self.__init__(state["matrix"])  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"Codebook({self.n_classes} classes × {self.n_columns} columns)"
-
-
-def _opposed(matrix: Array) -> Array:
-    """Return, for every two codewords, the number of columns in which they have opposite signs."""
-    plus = (matrix == 1).astype(np.float64)
-    minus = (matrix == -1).astype(np.float64)
-    return plus @ minus.T + minus @ plus.T

@@ -9,7 +9,7 @@ smoother outputs and better probabilities. So a path of smaller C follows for th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -223,7 +223,7 @@ def choose(
         if other is not kernel:
             shared.drop(other)
     if sample is not None:
-        distinct = shared.workspace(data.with_kernel(kernel)).distinct
+        distinct = shared.workspace(replace(data, kernel=kernel)).distinct
         # With many rows the leak of leave-one-out outputs is negligible, unless many rows are equal.
         if distinct.first.size >= _DISTINCT * data.class_index.size:
             n_folds = 0
@@ -253,7 +253,7 @@ class _Trainer:
         progress: Progress | None = None,
     ) -> LSSVMBank:
         """Return machines with these parameters, selected if None."""
-        data = self.data.with_kernel(kernel)
+        data = replace(self.data, kernel=kernel)
         rows = data if sample is None else data.take(sample)
         key = cache_key("bank", kernel, sample, self.codebook.matrix, C, gamma, n_folds, keep_factors)
         training = partial(
@@ -278,7 +278,7 @@ class _Trainer:
         else:
             selection = partial(
                 select,
-                Workspace(self.data.with_kernel(kernel)),
+                Workspace(replace(self.data, kernel=kernel)),
                 self.codebook,
                 C=plan.C,
                 gamma=plan.gamma,

@@ -137,13 +137,15 @@ class DichotomyClassifier(KernelClassifier):
         if decoder.learns:
             outputs = self._training_outputs(honest=not decoder.in_sample, shared=shared, progress=progress)
         rows = decoder_rows(data, outputs)
-        n_classes = self.classes_.size
+        priors = self.priors
+        if priors is not None:
+            priors = resolve_priors(priors, data.class_weights(self.classes_.size), self.classes_)
         with blas_threads_for(0):  # a decoder's matrices are thin
             return decoder.fit(
                 self.codebook_,
                 rows.outputs,
                 rows.class_index,
-                priors=resolve_priors(self.priors, data.class_weights(n_classes), self.classes_),
+                priors=priors,
                 # Equal weights are not passed on: stacked classifiers may not accept weights.
                 sample_weight=None if (rows.weights == 1.0).all() else rows.weights,
             )

@@ -331,4 +331,4 @@ def _share_rows(first: LSSVMClassifier, member: LSSVMClassifier, given: LSSVMCla
         # A function that has been to another process is a copy, which could not be pickled by its name.
         kernel, member.kernel = given._kernel, given.kernel
     if member is not first or kernel is not member.kernel_:
-        member.bank_ = replace(member.bank_, data=first.bank_.data.with_kernel(kernel))
+        member.bank_ = replace(member.bank_, data=replace(first.bank_.data, kernel=kernel))

@@ -35,7 +35,7 @@ def require_memory(
     factorised = (32.0 + data.base_bytes) * max(squares, default=0.0) * at_once
     kept = 8.0 * sum(squares) if keep_factors else 0.0
     if n_features is None:
-        shared = 2.0 * min(data.whole_bytes, KEPT_BYTES)
+        shared = 2.0 * min(float(data.base_bytes) * n_rows**2, KEPT_BYTES)
         purpose = f"the kernel matrix of {max(squares) ** 0.5:.0f} rows with its factorisations"
     else:
         shared = 8.0 * n_features * n_rows * (1 + 5 * at_once)

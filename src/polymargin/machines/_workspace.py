@@ -59,7 +59,7 @@ class Workspace:
     def base(self) -> Array | None:
         """The kernel's base matrix among all rows (read-only); None if it exceeds the cache limit."""
         rows = self.rows
-        if rows.whole_bytes > KEPT_BYTES:
+        if float(rows.base_bytes) * rows.X.shape[0] ** 2 > KEPT_BYTES:
             return None
         with self._lock:
             if self._base is None:
