@@ -10,7 +10,7 @@ from polymargin.codebooks import minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial
 from polymargin.machines import TrainingRows, Workspace
 from polymargin.machines.lssvm import group_grams
-from polymargin.selection.samples import RIDGE_LIMITS, GroupedSamples, SampledGroup, Samples
+from polymargin.selection.samples import RIDGE_LIMITS, SampledGroup, Samples
 from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.thin import ThinMatrix
 
@@ -151,7 +151,7 @@ def test_groups_are_left_out_together_along_the_path(name, weighting):
         )
         parts.append(part)
         plain.append((X[rows], weights[rows], TARGETS[rows, :width], groups))
-    samples = GroupedSamples(kernel, parts)
+    samples = Samples(kernel, parts, grouped=True)
     costs = costs_of(samples, "loo", 0.3)
     for number, (rows, s, targets, groups) in enumerate(plain):
         width = targets.shape[1]
@@ -166,7 +166,7 @@ def test_groups_are_left_out_together_along_the_path(name, weighting):
 
 def test_groups_of_one_row_are_rows():
     part = SampledGroup(RBF().base(X), WEIGHTS["any"], TARGETS)
-    grouped = GroupedSamples(RBF(), [part._replace(left_out=LeftOut.of(np.arange(24)))])
+    grouped = Samples(RBF(), [part._replace(left_out=LeftOut.of(np.arange(24)))], grouped=True)
     single = Samples(RBF(), [part])
     assert_allclose(costs_of(grouped, "loo", 0.3), costs_of(single, "loo", 0.3), rtol=1e-8)
 

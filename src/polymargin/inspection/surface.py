@@ -11,14 +11,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._threads import blas_threads_for
-from polymargin.kernels import Kernel
 from polymargin.machines._gram import GroupEvidence, GroupGram, dichotomy_groups
 from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import Workspace
 from polymargin.machines.lssvm import LSSVMBank, group_grams
 from polymargin.selection import evidence
 from polymargin.selection.leave_one_out import _EIGEN, _sampled, _share_within_budget
-from polymargin.selection.samples import GroupedSamples, SampledGroup, Samples
+from polymargin.selection.samples import Samples
 from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.selection.surface import CrossValidation
 
@@ -189,28 +188,6 @@ def _why_not(estimator: Any) -> str:
     return f"{name} keeps no surface; LSSVMClassifier and SVMClassifier(C=None, gamma=None) do"
 
 
-class _AtRidges(Samples):
-    """Samples with the path of ridges that is to be shown, in place of the one that is searched."""
-
-    def __init__(self, kernel: Kernel, part: SampledGroup, ridges: Array):
-        super().__init__(kernel, [part])
-        self.order = np.argsort(ridges, kind="stable")
-        self.log_ridges = np.log(ridges[self.order])
-
-    def _grid(self, bias_eigenvalues: Array, magnitudes: Array, per_decade: int) -> Array:
-        return self.log_ridges
-
-    def errors(self, criterion: Literal["loo", "gcv"], gamma: float) -> Array:
-        """Return the criterion at every ridge, summed over rows, shape (R, L); NaN where there is none."""
-        costs = np.empty((self.order.size, self.n_columns))
-        costs[self.order] = self.path(criterion, gamma).costs[:, 0]
-        return np.where(np.isfinite(costs), costs, np.nan)
-
-
-class _AtRidgesGrouped(_AtRidges, GroupedSamples):
-    """The same where groups of rows are left out together."""
-
-
 def _errors(
     bank: LSSVMBank,
     criterion: Literal["loo", "gcv"],
@@ -226,12 +203,14 @@ def _errors(
     for group in _some(groups, columns):
         mask = np.isin(group.columns, columns)
         part = _sampled(group, share, settings)
-        kind = _AtRidgesGrouped if criterion == "loo" and part.left_out is not None else _AtRidges
+        grouped = criterion == "loo" and part.left_out is not None
         # A sample stands for the whole group, so that every group counts as much as it has rows.
         factor = group.total / float(part.weights.sum())
         for row, value in enumerate(gamma):
             # A new object each time: its decomposition is forgotten once all C have used it.
-            costs = kind(bank.kernel, part, 1.0 / C).errors(criterion, float(value))
+            samples = Samples(bank.kernel, [part], grouped=grouped, ridges=1.0 / C[::-1])
+            costs = samples.path(criterion, float(value)).costs[::-1, 0]
+            costs = np.where(np.isfinite(costs), costs, np.nan)
             values[row] += factor * costs[:, mask].sum(axis=1)
         weight += group.total * int(mask.sum())
     return values / weight

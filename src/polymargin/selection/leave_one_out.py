@@ -16,7 +16,8 @@ Each stage uses all rows if its budget allows it, else a stratified sample.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,7 +28,7 @@ from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import Choice, Pool
 from polymargin.selection.press import press, press_of_features
-from polymargin.selection.samples import RIDGE_LIMITS, Criterion, GroupedSamples, SampledGroup, Samples
+from polymargin.selection.samples import RIDGE_LIMITS, Criterion, SampledGroup, Samples
 from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.solvers.parabola import curvature
 from polymargin.solvers.thin import ThinMatrix
@@ -112,19 +113,28 @@ def choose(
     """
     count = Count(None, "") if count is None else count
     least_ridge = max(RIDGE_LIMITS[0], _ROUNDING * max(group.total for group in groups) ** 2)
-    final = sum(_final_operations(group) for group in groups)
+    # Operations of the final factorisations and leave-one-out errors, roughly.
+    final = sum(
+        float(group.n_different) ** 3
+        if group.n_features is None
+        else 2.0 * group.n_different * group.n_features**2
+        for group in groups
+    )
     budget = settings.budget(final)
     share = _share_within_budget(groups, budget / (_EIGEN * len(settings.octaves)))
-    samples = _samples(groups, share, settings, criterion, least_ridge)
+    parts = [_sampled(group, share, settings) for group in groups]
+    kernel = groups[0].kernel
+    grouped = criterion == "loo" and any(part.left_out is not None for part in parts)
+    samples = Samples(kernel, parts, least_ridge, grouped=grouped)
     chosen = []
     for pool in pools:
         lattice = _Lattice(samples, pool, criterion, unit, ridge, count)
         best = lattice.lowest(settings) if gamma is None else lattice.attempt(gamma)
         if criterion == "loo" and (gamma is None or ridge is None):
-            free = (gamma is None, ridge is None)
-            sampled = _polish_samples(groups, pool, lattice.errors(best), budget, settings)
-            exact = _Press(groups[0].kernel, sampled, free, least_ridge, count)
-            best = _polished(exact, best, lattice.curvatures(best), settings)
+            free = np.array([gamma is None, ridge is None])
+            sampled = _polish_samples(groups, lattice, best, budget, settings)
+            log_press = partial(_log_press, kernel, sampled, free, least_ridge, count)
+            best = _polished(log_press, free, best, lattice.curvatures(best), settings)
         elif gamma is None:
             best = lattice.refined(best, settings)
         chosen.append(
@@ -142,29 +152,22 @@ def _rounded(value: float, settings: SearchSettings) -> float:
     return float(2.0 ** (np.round(np.log2(value) * settings.per_octave) / settings.per_octave))
 
 
-def _final_operations(group: Group) -> float:
-    """Return the approximate number of operations of a group's factorisation and leave-one-out errors."""
-    n, features = float(group.n_different), group.n_features
-    return n**3 if features is None else 2.0 * n * features**2
-
-
 def _share_within_budget(groups: Sequence[Group], operations: float) -> float:
-    """Return the share of the rows of every group for which Σ m³ is this number of operations, at most one."""
-    cubes = sum(_cube(group, 1.0) for group in groups)
-    if cubes <= operations:
+    """Return the share of the rows of every group for which Σ m³ is this number of operations, at most one.
+
+    Of groups with features the operations in feature space are counted, where these are fewer.
+    """
+    rows = np.array([float(group.n_different) for group in groups])
+    features = np.array([np.inf if group.n_features is None else group.n_features for group in groups])
+    if np.minimum(rows**3, rows * features**2).sum() <= operations:
         return 1.0
     low, high = -12.0, 0.0
     for _ in range(40):
         middle = 0.5 * (low + high)
-        above = sum(_cube(group, np.exp(middle)) for group in groups) > operations
+        m = np.exp(middle) * rows
+        above = np.minimum(m**3, m * features**2).sum() > operations
         low, high = (low, middle) if above else (middle, high)
     return float(np.exp(low))
-
-
-def _cube(group: Group, share: float) -> float:
-    """Return m³ for a share of a group's rows, or the operations in feature space if they are fewer."""
-    m, features = share * group.n_different, group.n_features
-    return m**3 if features is None else min(m**3, m * features**2)
 
 
 def _sampled(group: Group, share: float, settings: SearchSettings) -> SampledGroup:
@@ -172,16 +175,6 @@ def _sampled(group: Group, share: float, settings: SearchSettings) -> SampledGro
     features = group.n_features
     by_features = features is not None and features < share * group.n_different
     return group.sample(share, settings.least_rows, by_features)
-
-
-def _samples(
-    groups: Sequence[Group], share: float, settings: SearchSettings, criterion: Criterion, least_ridge: float
-) -> Samples:
-    """Return the samples of all groups for the lattice."""
-    parts = [_sampled(group, share, settings) for group in groups]
-    grouped = criterion == "loo" and any(part.left_out is not None for part in parts)
-    kind = GroupedSamples if grouped else Samples
-    return kind(groups[0].kernel, parts, least_ridge)
 
 
 class _Lattice:
@@ -238,13 +231,6 @@ class _Lattice:
             step *= 0.5
         return best
 
-    def errors(self, choice: Choice) -> Array:
-        """Return the criterion of each of the pool's groups, per unit of weight, shape (number of groups,)."""
-        path = self.samples.path(self.criterion, choice.gamma, self.ridge)
-        costs = path.costs[int(np.abs(path.log_ridges - np.log(choice.ridge)).argmin())]
-        sums = np.array([costs[group, columns].sum() for group, columns in self.pool])
-        return sums / self.samples.totals[[group for group, _ in self.pool]]
-
     def curvatures(self, choice: Choice) -> tuple[float, float]:
         """Return the second derivatives of the logarithm of the criterion in log gamma and log ε, roughly."""
         path = self.samples.path(self.criterion, choice.gamma, self.ridge)
@@ -268,87 +254,91 @@ class _Lattice:
 
 
 def _polish_samples(
-    groups: Sequence[Group], pool: Pool, errors: Array, budget: float, settings: SearchSettings
+    groups: Sequence[Group], lattice: _Lattice, best: Choice, budget: float, settings: SearchSettings
 ) -> list[tuple[SampledGroup, Array]]:
     """Return samples and columns for the polish: of the groups that make up most of the criterion."""
-    of_groups = errors * [groups[group].total for group, _ in pool]
+    pool, samples = lattice.pool, lattice.samples
+    path = samples.path(lattice.criterion, best.gamma, lattice.ridge)
+    costs = path.costs[int(np.abs(path.log_ridges - np.log(best.ridge)).argmin())]
+    of_groups = np.array(
+        [costs[group, columns].sum() / samples.totals[group] * groups[group].total for group, columns in pool]
+    )
     order = np.argsort(-of_groups, kind="stable")
     enough = int(np.searchsorted(np.cumsum(of_groups[order]), _CARRIED * of_groups.sum())) + 1
     kept = [pool[number] for number in np.sort(order[:enough])]
     operations = budget / (_GRADIENT * max(settings.steps, 1))
     share = _share_within_budget([groups[group] for group, _ in kept], operations)
-
     parts = in_threads(lambda member: _sampled(groups[member[0]], share, settings), kept)
     return [(of_group, columns) for of_group, (_, columns) in zip(parts, kept, strict=True)]
 
 
-class _Press:
-    """PRESS on some rows of some groups, as a function of the two parameters."""
+def _log_press(
+    kernel: Kernel,
+    parts: Sequence[tuple[SampledGroup, Array]],
+    free: Array,
+    least_ridge: float,
+    count: Count,
+    point: Array,
+) -> tuple[float, Array]:
+    """Return the logarithm of PRESS at (log gamma, log ε), per unit of row weight and column, and its slopes.
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        parts: Sequence[tuple[SampledGroup, Array]],
-        free: tuple[bool, bool],
-        least_ridge: float,
-        count: Count,
-    ):
-        self.kernel, self.parts, self.least_ridge, self.count = kernel, parts, least_ridge, count
-        self.free = np.array(free)
-        self.weight = sum(float(part.weights.sum()) * columns.size for part, columns in parts)
+    `parts` are some rows and columns of some groups; the slopes of parameters that are not `free` are zero.
+    """
+    count.expect(1)
+    gamma, ridge = (float(value) for value in np.exp(point))
 
-    def evaluate(self, point: Array) -> tuple[float, Array]:
-        """Return the logarithm of PRESS at (log gamma, log ε), per unit of row weight and column, and its slopes."""
-        self.count.expect(1)
-        gamma, ridge = (float(value) for value in np.exp(point))
+    def of_part(part: tuple[SampledGroup, Array]) -> tuple[float, Array]:
+        rows, columns = part
+        targets = rows.targets[:, columns]
+        if isinstance(rows.base, ThinMatrix):
+            of_columns, slopes = press_of_features(
+                rows.base, targets, gamma, ridge, copies=rows.copies, least_ridge=least_ridge
+            )
+        else:
+            of_columns, slopes = press(
+                kernel,
+                rows.base,
+                rows.weights,
+                targets,
+                gamma,
+                ridge,
+                copies=rows.copies,
+                left_out=rows.left_out,
+                with_gamma=bool(free[0]),
+                least_ridge=least_ridge,
+            )
+        return float(of_columns.sum()), slopes
 
-        def of_part(part: tuple[SampledGroup, Array]) -> tuple[float, Array]:
-            rows, columns = part
-            targets, least = rows.targets[:, columns], self.least_ridge
-            if isinstance(rows.base, ThinMatrix):
-                of_columns, slopes = press_of_features(
-                    rows.base, targets, gamma, ridge, copies=rows.copies, least_ridge=least
-                )
-            else:
-                of_columns, slopes = press(
-                    self.kernel,
-                    rows.base,
-                    rows.weights,
-                    targets,
-                    gamma,
-                    ridge,
-                    copies=rows.copies,
-                    left_out=rows.left_out,
-                    with_gamma=bool(self.free[0]),
-                    least_ridge=least,
-                )
-            return float(of_columns.sum()), slopes
-
-        try:
-            values, slopes = zip(*in_threads(of_part, self.parts), strict=True)
-        finally:
-            self.count.advance(1.0)
-        value = max(sum(values), 1e-300)
-        return float(np.log(value / self.weight)), np.where(self.free, sum(slopes) / value, 0.0)
+    try:
+        values, slopes = zip(*in_threads(of_part, parts), strict=True)
+    finally:
+        count.advance(1.0)
+    value = max(sum(values), 1e-300)
+    weight = sum(float(rows.weights.sum()) * columns.size for rows, columns in parts)
+    return float(np.log(value / weight)), np.where(free, sum(slopes) / value, 0.0)
 
 
 def _polished(
-    exact: _Press, start: Choice, curvatures: tuple[float, float], settings: SearchSettings
+    log_press: Callable[[Array], tuple[float, Array]],
+    free: Array,
+    start: Choice,
+    curvatures: tuple[float, float],
+    settings: SearchSettings,
 ) -> Choice:
     """Return the choice after quasi-Newton steps (BFGS) down the exact gradient of log PRESS."""
     point = np.log([start.gamma, start.ridge])
     try:
-        value, slope = exact.evaluate(point)
+        value, slope = log_press(point)
     except np.linalg.LinAlgError:  # the rank is too low: keep the choice of the lattice
         return start
     curvature = np.diag(curvatures)
     for _ in range(settings.steps):
-        step = np.where(exact.free, -np.linalg.solve(curvature, slope), 0.0)
+        step = np.where(free, -np.linalg.solve(curvature, slope), 0.0)
         step /= max(1.0, float((np.abs(step) / _LONGEST).max()))
         if -(slope @ step + 0.5 * step @ curvature @ step) < settings.converged:
             break
         try:
-            new_value, new_slope = exact.evaluate(point + step)
+            new_value, new_slope = log_press(point + step)
         except np.linalg.LinAlgError:
             curvature = curvature * 4.0
             continue

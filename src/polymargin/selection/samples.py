@@ -88,10 +88,23 @@ class Samples:
         The sampled rows of every group: m of them, for L columns, with the kernel's base matrix or their features.
     least_ridge : float
         The least ridge to consider, in multiples of the mean eigenvalue.
+    grouped : bool
+        Whether PRESS leaves the rows of a group out together, where there are groups; see `SampledGroup.left_out`.
+    ridges : ndarray of shape (R,) or None
+        The path of ridges, ascending; None for one that covers the limits of all groups.
     """
 
-    def __init__(self, kernel: Kernel, groups: Sequence[SampledGroup], least_ridge: float = RIDGE_LIMITS[0]):
+    def __init__(
+        self,
+        kernel: Kernel,
+        groups: Sequence[SampledGroup],
+        least_ridge: float = RIDGE_LIMITS[0],
+        *,
+        grouped: bool = False,
+        ridges: Array | None = None,
+    ):
         self.kernel, self.groups, self.least_ridge = kernel, groups, least_ridge
+        self.grouped, self.ridges = grouped, ridges
         self.n_columns = max(part.targets.shape[1] for part in groups)
         self.totals = np.array([float(part.weights.sum()) for part in groups])
         self._paths: dict[tuple[Criterion, float, float | None], Path] = {}
@@ -99,9 +112,33 @@ class Samples:
     def path(self, criterion: Criterion, gamma: float, ridge: float | None = None) -> Path:
         """Return the criterion of every group, at one ridge if it is given; cached."""
         key = criterion, gamma, ridge
-        if key not in self._paths:
-            with np.errstate(over="ignore", invalid="ignore"):
-                self._paths[key] = self._along(criterion, gamma, ridge)
+        if key in self._paths:
+            return self._paths[key]
+        n_groups = len(self.groups)
+        bias_eigenvalues, magnitudes = np.empty(n_groups), np.empty(n_groups)
+        decomposed = []
+        with np.errstate(over="ignore", invalid="ignore"):
+            for numbers in self._stacked():
+                stack = _Stack(self.kernel, [self.groups[number] for number in numbers], self.grouped)
+                spectra = stack.spectra(gamma)
+                bias_eigenvalues[numbers], magnitudes[numbers] = spectra.bias_eigenvalues, spectra.magnitudes
+                decomposed.append((numbers, stack, spectra))
+            if ridge is not None:
+                grid = np.log([ridge])
+            elif self.ridges is not None:
+                grid = np.log(self.ridges)
+            else:  # the limits of every group, and of all together
+                some = [*([number] for number in range(n_groups)), range(n_groups)]
+                lows, highs = zip(
+                    *(self._limits(bias_eigenvalues[of], magnitudes[of]) for of in map(list, some)),
+                    strict=True,
+                )
+                grid = log_grid(min(lows), max(highs), PER_DECADE)
+            costs = np.zeros((grid.size, n_groups, self.n_columns))
+            for numbers, stack, spectra in decomposed:
+                found = stack.costs(criterion, spectra, np.exp(grid))
+                costs[:, numbers, : found.shape[2]] = found
+        self._paths[key] = Path(grid, costs, bias_eigenvalues, magnitudes)
         return self._paths[key]
 
     def best_ridge(
@@ -130,40 +167,10 @@ class Samples:
         low = float(np.log(max(self.least_ridge * scale, CANCELLED * float(magnitudes.max()))))
         return low, max(float(np.log(RIDGE_LIMITS[1] * scale)), low + np.log(10.0))
 
-    def _grid(self, bias_eigenvalues: Array, magnitudes: Array, per_decade: int) -> Array:
-        """Return the logarithms of the ridges, a grid that covers the limits of every group."""
-        limits = [
-            self._limits(bias_eigenvalues[[number]], magnitudes[[number]])
-            for number in range(bias_eigenvalues.size)
-        ]
-        limits.append(self._limits(bias_eigenvalues, magnitudes))
-        return log_grid(min(low for low, _ in limits), max(high for _, high in limits), per_decade)
-
-    def _along(self, criterion: Criterion, gamma: float, ridge: float | None) -> Path:
-        stacks = [
-            (numbers, _Stack(self.kernel, [self.groups[n] for n in numbers])) for numbers in self._stacked()
-        ]
-        bias_eigenvalues, magnitudes = np.empty(len(self.groups)), np.empty(len(self.groups))
-        decomposed = []
-        for numbers, stack in stacks:
-            spectra = stack.spectra(gamma)
-            bias_eigenvalues[numbers], magnitudes[numbers] = spectra.bias_eigenvalues, spectra.magnitudes
-            decomposed.append((numbers, stack, spectra))
-        grid = np.log([ridge]) if ridge is not None else self._grid(bias_eigenvalues, magnitudes, PER_DECADE)
-        costs = np.zeros((grid.size, len(self.groups), self.n_columns))
-        for numbers, stack, spectra in decomposed:
-            found = self._costs(numbers, stack, criterion, spectra, np.exp(grid))
-            costs[:, numbers, : found.shape[2]] = found
-        return Path(grid, costs, bias_eigenvalues, magnitudes)
-
-    def _costs(
-        self, numbers: Array, stack: _Stack, criterion: Criterion, spectra: _Spectra, ridges: Array
-    ) -> Array:
-        """Return the criterion of the groups of a stack for several ridges, shape (R, p, L)."""
-        return stack.costs(criterion, spectra, ridges)
-
     def _stacked(self) -> list[Array]:
         """Return the groups of every stack: of similar size, all with features or none."""
+        if self.grouped:
+            return [np.array([number]) for number in range(len(self.groups))]
         thin = np.array([isinstance(part.base, ThinMatrix) for part in self.groups])
         sizes = np.array([part.weights.size for part in self.groups])
         stacks: list[list[int]] = []
@@ -175,43 +182,6 @@ class Samples:
             else:
                 stacks.append([int(number)])
         return [np.array(stack) for stack in stacks]
-
-
-class GroupedSamples(Samples):
-    """Samples whose groups of rows are left out together (`polymargin.solvers.leave_out`)."""
-
-    def _stacked(self) -> list[Array]:
-        return [np.array([number]) for number in range(len(self.groups))]
-
-    def _costs(
-        self, numbers: Array, stack: _Stack, criterion: Criterion, spectra: _Spectra, ridges: Array
-    ) -> Array:
-        """Return PRESS for several ridges, shape (R, 1, L)."""
-        left_out = self.groups[int(numbers[0])].left_out
-        if left_out is None:
-            return super()._costs(numbers, stack, criterion, spectra, ridges)
-        vectors, eigenvalues, loadings = spectra.vectors[0], spectra.eigenvalues[0], spectra.loadings[0]
-        q = stack.direction[0]
-        costs = np.empty((ridges.size, 1, loadings.shape[1]))
-        parts = [vectors[rows] for rows in left_out.blocks]
-        for place, ridge in enumerate(ridges):
-            inverses = 1.0 / (eigenvalues + ridge)
-            solution = vectors @ (inverses[:, np.newaxis] * loadings)
-            blocks = []
-            for rows, part in zip(left_out.blocks, parts, strict=True):
-                bias = (
-                    q[rows][:, :, np.newaxis]
-                    * q[rows][:, np.newaxis, :]
-                    / (spectra.bias_eigenvalues[0] + ridge)
-                )
-                blocks.append((part * inverses) @ part.swapaxes(1, 2) - bias)
-            try:
-                errors = left_out.errors(blocks, solution)
-            except np.linalg.LinAlgError:
-                costs[place] = np.inf
-                continue
-            costs[place, 0] = np.einsum("nl,nl->l", errors, errors)
-        return costs
 
 
 class _Spectra(NamedTuple):
@@ -230,8 +200,9 @@ class _Stack:
     Smaller groups are padded with rows of weight zero and columns that do not count, which does not change the result.
     """
 
-    def __init__(self, kernel: Kernel, groups: Sequence[SampledGroup]):
+    def __init__(self, kernel: Kernel, groups: Sequence[SampledGroup], grouped: bool):
         self.kernel = kernel
+        self._left_out = groups[0].left_out if grouped else None
         p, m = len(groups), max(part.weights.size for part in groups)
         n_columns = max(part.targets.shape[1] for part in groups)
         self._weights = np.zeros((p, m))
@@ -250,7 +221,7 @@ class _Stack:
         shares = self._weights / self.totals[:, np.newaxis]
         means = np.einsum("pm,pml->pl", shares, targets)
         self._targets = self._roots[:, :, np.newaxis] * (targets - means[:, np.newaxis])
-        self.direction = np.sqrt(shares)
+        self._direction = np.sqrt(shares)
         self._counted *= self._weights[:, :, np.newaxis]
         #: Whether nothing had to be padded, and whether in addition all weights are one.
         self._full = bool((self._weights > 0.0).all())
@@ -269,11 +240,9 @@ class _Stack:
                 self._base[number, :size, :size] = part.base
 
     def spectra(self, gamma: float) -> _Spectra:
-        """Return the decomposition of all groups for one gamma."""
-        return self._of_features(gamma) if self._thin else self._of_matrices(gamma)
-
-    def _of_matrices(self, gamma: float) -> _Spectra:
-        """Decompose the centred kernel matrices."""
+        """Decompose the centred kernel matrices of all groups for one gamma, or their features."""
+        if self._thin:
+            return self._of_features(gamma)
         K = self.kernel.apply(self._base, gamma)
         if not self._full:
             K *= (self._weights > 0.0)[:, :, np.newaxis]  # padding has kernel values of zero
@@ -288,7 +257,7 @@ class _Stack:
             K *= self._roots[:, np.newaxis, :]
         bias_eigenvalues = np.einsum("pii->p", K) / np.maximum(self.totals - 1.0, 1.0)
         bias_eigenvalues[~(bias_eigenvalues > 0.0)] = 1.0
-        K += (bias_eigenvalues[:, np.newaxis] * self.direction)[:, :, np.newaxis] * self.direction[
+        K += (bias_eigenvalues[:, np.newaxis] * self._direction)[:, :, np.newaxis] * self._direction[
             :, np.newaxis
         ]
         eigenvalues, vectors = np.linalg.eigh(K)
@@ -309,8 +278,22 @@ class _Stack:
 
     def costs(self, criterion: Criterion, spectra: _Spectra, ridges: Array) -> Array:
         """Return the criterion, summed over rows, for several ridges, groups and columns, shape (R, p, L)."""
-        residuals, rest = self._residuals(spectra, ridges)
-        # Residuals over √s and one minus leverages, of a row of weight s.
+        if self._left_out is not None:
+            return self._grouped_costs(self._left_out, spectra, ridges)
+        p, m, n_columns = self._targets.shape
+        inverses = 1.0 / (spectra.eigenvalues[:, :, np.newaxis] + ridges)
+        loaded = inverses[:, :, :, np.newaxis] * spectra.loadings[:, :, np.newaxis, :]
+        solution = (spectra.vectors @ loaded.reshape(p, inverses.shape[1], -1)).reshape(
+            p, m, ridges.size, n_columns
+        )
+        # The residuals times √s, shape (p, m, R, L), and one minus the leverages, shape (p, m, R).
+        rest = np.square(spectra.vectors) @ inverses
+        bias = np.square(self._direction)[:, :, np.newaxis]
+        if self._thin:
+            residuals, rest = self._targets[:, :, np.newaxis, :] - solution, 1.0 - rest - bias
+        else:
+            rest -= bias / (spectra.bias_eigenvalues[:, np.newaxis] + ridges)[:, np.newaxis, :]
+            residuals, rest = ridges[:, np.newaxis] * solution, ridges * rest
         residuals /= np.where(self._roots > 0.0, self._roots, 1.0)[:, :, np.newaxis, np.newaxis]
         if criterion == "loo":
             copies = self._copies[:, :, np.newaxis]
@@ -322,20 +305,30 @@ class _Stack:
         squares = np.einsum("pml,pmrl->rpl", self._counted, np.square(residuals))
         return squares / np.square(np.maximum(rest_sum / n_rows, 1e-150))[:, :, np.newaxis]
 
-    def _residuals(self, spectra: _Spectra, ridges: Array) -> tuple[Array, Array]:
-        """Return the residuals times √s, shape (p, m, R, L), and one minus the leverages, shape (p, m, R)."""
-        p, m, n_columns = self._targets.shape
-        inverses = 1.0 / (spectra.eigenvalues[:, :, np.newaxis] + ridges)
-        loaded = inverses[:, :, :, np.newaxis] * spectra.loadings[:, :, np.newaxis, :]
-        solution = (spectra.vectors @ loaded.reshape(p, inverses.shape[1], -1)).reshape(
-            p, m, ridges.size, n_columns
-        )
-        diagonal = np.square(spectra.vectors) @ inverses
-        bias = np.square(self.direction)[:, :, np.newaxis]
-        if self._thin:
-            return self._targets[:, :, np.newaxis, :] - solution, 1.0 - diagonal - bias
-        diagonal -= bias / (spectra.bias_eigenvalues[:, np.newaxis] + ridges)[:, np.newaxis, :]
-        return ridges[:, np.newaxis] * solution, ridges * diagonal
+    def _grouped_costs(self, left_out: LeftOut, spectra: _Spectra, ridges: Array) -> Array:
+        """Return PRESS where groups of rows are left out together, shape (R, 1, L)."""
+        vectors, eigenvalues, loadings = spectra.vectors[0], spectra.eigenvalues[0], spectra.loadings[0]
+        q = self._direction[0]
+        costs = np.empty((ridges.size, 1, loadings.shape[1]))
+        parts = [vectors[rows] for rows in left_out.blocks]
+        for place, ridge in enumerate(ridges):
+            inverses = 1.0 / (eigenvalues + ridge)
+            solution = vectors @ (inverses[:, np.newaxis] * loadings)
+            blocks = []
+            for rows, part in zip(left_out.blocks, parts, strict=True):
+                bias = (
+                    q[rows][:, :, np.newaxis]
+                    * q[rows][:, np.newaxis, :]
+                    / (spectra.bias_eigenvalues[0] + ridge)
+                )
+                blocks.append((part * inverses) @ part.swapaxes(1, 2) - bias)
+            try:
+                errors = left_out.errors(blocks, solution)
+            except np.linalg.LinAlgError:
+                costs[place] = np.inf
+                continue
+            costs[place, 0] = np.einsum("nl,nl->l", errors, errors)
+        return costs
 
 
 def _check_finite(values: Array) -> None:
