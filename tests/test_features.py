@@ -10,7 +10,7 @@ from conftest import blobs
 from polymargin import KernelLogisticClassifier, LSSVMClassifier, _memory
 from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Linear, Polynomial
-from polymargin.machines import TrainingRows, fit_lssvm_bank, lssvm
+from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.selection.press import press, press_of_features
 from polymargin.selection.samples import SampledGroup, Samples
 from polymargin.solvers.thin import ThinMatrix
@@ -158,7 +158,7 @@ def banks(monkeypatch, name, coding, C, weighting="ones", rows=X, gamma=0.6, **m
     thin = bank()
     assert thin.expansion is not None
     with monkeypatch.context() as patch:
-        patch.setattr(lssvm, "n_features_to_use", lambda data, groups: None)
+        patch.setattr(type(kernel), "n_features", lambda self, d: None)
         whole = bank()
     assert whole.expansion is None
     return thin, whole

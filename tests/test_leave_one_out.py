@@ -10,7 +10,7 @@ from polymargin._progress import Count
 from polymargin.codebooks import minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Exponential, Kernel, Laplacian, Linear, Polynomial, Precomputed
 from polymargin.machines import TrainingRows, Workspace, fit_lssvm_bank
-from polymargin.machines.lssvm import group_grams
+from polymargin.machines._gram import group_grams
 from polymargin.selection.leave_one_out import choose
 from polymargin.selection.press import press
 from polymargin.selection.samples import Samples

@@ -20,7 +20,7 @@ from polymargin.codebooks import resolve_codebook
 from polymargin.inspection import selection_surface
 from polymargin.kernels import RBF
 from polymargin.machines import Workspace
-from polymargin.machines.lssvm import group_grams
+from polymargin.machines._gram import group_grams
 from polymargin.selection import CrossValidation, leave_one_out
 from polymargin.selection.settings import SearchSettings
 

@@ -9,7 +9,7 @@ from conftest import blobs
 from polymargin.codebooks import minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Exponential, Kernel, Laplacian, Linear, Polynomial
 from polymargin.machines import TrainingRows, Workspace
-from polymargin.machines.lssvm import group_grams
+from polymargin.machines._gram import group_grams
 from polymargin.selection.samples import RIDGE_LIMITS, SampledGroup, Samples
 from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.thin import ThinMatrix

@@ -28,7 +28,7 @@ from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
 from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_bank
 from polymargin.machines._gram import Selection
 from polymargin.machines._workspace import SharedWork, cache_key
-from polymargin.machines.lssvm import select
+from polymargin.machines.lssvm_training import select
 from polymargin.selection.settings import SearchSettings
 
 Array = NDArray[Any]

@@ -11,10 +11,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._threads import blas_threads_for
-from polymargin.machines._gram import GroupEvidence, GroupGram, dichotomy_groups
+from polymargin.machines._gram import GroupEvidence, GroupGram, dichotomy_groups, group_grams
 from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import Workspace
-from polymargin.machines.lssvm import LSSVMBank, group_grams
+from polymargin.machines.lssvm import LSSVMBank
 from polymargin.selection import evidence
 from polymargin.selection.leave_one_out import _EIGEN, _sampled, _share_within_budget
 from polymargin.selection.samples import Samples

@@ -3,7 +3,8 @@
 from typing import Any
 
 from polymargin.machines._workspace import Workspace
-from polymargin.machines.lssvm import LSSVMBank, fit_lssvm_bank
+from polymargin.machines.lssvm import LSSVMBank
+from polymargin.machines.lssvm_training import fit_lssvm_bank
 from polymargin.rows import TrainingRows
 
 __all__ = [

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import lapack
 
 from polymargin.codebooks import Codebook
@@ -26,6 +27,8 @@ Selection = Literal["evidence", "loo", "gcv"]
 
 #: Groups of more rows than this are searched coarsely on a sample of this size.
 _SAMPLE = 500
+#: Features of the kernel's explicit feature map are used where there are at least this many rows for each.
+_ROWS_PER_FEATURE = 2
 #: Squared feature norms below this are refused: dividing by them would overflow.
 _SMALLEST = 1e-290
 
@@ -56,11 +59,6 @@ class DichotomyGroup:
     weights: Array
     counted: Array | None
     observations: Array | None
-
-    @property
-    def total(self) -> float:
-        """The weight of all rows."""
-        return float(self.weights.sum())
 
     def shift(self, kept: Array) -> Array:
         """Return the leave-one-out shift of the target mean over the kept rows, shape (m, l).
@@ -132,13 +130,13 @@ class GroupGram:
     workspace : Workspace
         The cache that all groups share.
     by_features : bool
-        Whether features may be used in place of the kernel matrix; see `features_are_faster`.
+        Whether features are used in place of the kernel matrix, if the group has enough rows.
     """
 
     def __init__(self, group: DichotomyGroup, workspace: Workspace, by_features: bool = False):
         self.group, self.workspace, self.kernel = group, workspace, workspace.rows.kernel
         self.rows, self.columns, self.targets = group.rows, group.columns, group.targets
-        self.weights, self.counted, self.total = group.weights, group.counted, group.total
+        self.weights, self.counted, self.total = group.weights, group.counted, float(group.weights.sum())
         self.left_out = None if group.observations is None else LeftOut.of(group.observations)
         # `first`: the first row of every set of equal rows; `_equals`: the set of every row.
         first, self._equals = np.unique(
@@ -148,18 +146,14 @@ class GroupGram:
         self.n_different = int(first.size)
         self._features: Features | None = None
         self._matrix_shared = not by_features
-        if by_features and features_are_faster(workspace.features.orders.size, self.n_different):
+        if by_features and self.n_different >= _ROWS_PER_FEATURE * workspace.features.orders.size:
             self._features = workspace.features
-
-    @property
-    def by_features(self) -> bool:
-        """Whether the features of the rows are used in place of their kernel matrix."""
-        return self._features is not None
-
-    @property
-    def n_features(self) -> int | None:
-        """The dimension of the feature map, where it is used in place of the kernel matrix."""
-        return None if self._features is None or self.left_out is not None else self._features.orders.size
+        #: Whether the features of the rows are used in place of their kernel matrix.
+        self.by_features = self._features is not None
+        #: Their number, where the search may use them too.
+        self.n_features: int | None = None
+        if self._features is not None and self.left_out is None:
+            self.n_features = self._features.orders.size
 
     def thin(self) -> ThinMatrix:
         """Return the centred features of the rows; raise ValueError if they overflow or underflow."""
@@ -293,9 +287,21 @@ class GroupEvidence:
         return self._sample
 
 
-def features_are_faster(n_features: int, n_rows: int) -> bool:
-    """Return whether this many features of this many rows are faster to work with than the kernel matrix."""
-    return 2 * n_features <= n_rows
+def group_grams(
+    workspace: Workspace, codebook: Codebook, selection: Selection, *, by_matrix: bool = False
+) -> list[GroupGram]:
+    """Return the groups of rows that columns share, with features where these are few and allowed."""
+    data = workspace.rows
+    groups = dichotomy_groups(data, codebook, selection)
+    by_features = False
+    if not (by_matrix or sparse.issparse(data.X)):
+        n_features = data.kernel.n_features(data.X.shape[1])
+        if n_features is not None:
+            # Copies of a row are not counted; features must pay off for most rows.
+            sizes = [int(np.unique(workspace.distinct.inverse[group.rows]).size) for group in groups]
+            covered = sum(size for size in sizes if size >= _ROWS_PER_FEATURE * n_features)
+            by_features = 2 * covered >= sum(sizes)
+    return [GroupGram(group, workspace, by_features) for group in groups]
 
 
 def _evenly(order: Array, class_index: Array, size: int) -> Array:

@@ -26,20 +26,27 @@ def criterion_of(selection: str | None) -> Selection:
     return "loo" if selection in (None, "loo-exact") else cast(Selection, selection)
 
 
-def in_batches(groups: list[GroupGram], pools: Sequence[Array]) -> list[list[GroupGram]]:
-    """Return every group as a batch of its own, or one batch of all groups if some pool spans several."""
-    group_of = _owners([group.columns for group in groups])
-    if all((group_of[pool] == group_of[pool[0]]).all() for pool in pools):
-        return [[group] for group in groups]
-    return [groups]
+def in_batches(
+    groups: list[GroupGram], pools: Sequence[Array]
+) -> list[tuple[list[GroupGram], list[list[tuple[int, Array]]]]]:
+    """Return every group as a batch of its own, or one batch of all groups if some pool spans several.
 
-
-def _owners(columns: Sequence[Array]) -> Array:
-    """Return the index of the set that contains each column, shape (L,)."""
-    owners = np.empty(sum(part.size for part in columns), dtype=np.intp)
-    for number, part in enumerate(columns):
-        owners[part] = number
-    return owners
+    With every batch: for every pool with columns in it, these columns as positions in each of its groups.
+    """
+    pool_of = np.empty(sum(pool.size for pool in pools), dtype=np.intp)
+    for number, pool in enumerate(pools):
+        pool_of[pool] = number
+    in_groups = [np.unique(pool_of[group.columns]) for group in groups]
+    alone = sum(numbers.size for numbers in in_groups) == len(pools)
+    batches = []
+    for batch in [[group] for group in groups] if alone else [groups]:
+        members: dict[int, list[tuple[int, Array]]] = {}
+        for place, group in enumerate(batch):
+            for number in np.unique(pool_of[group.columns]):
+                positions = np.flatnonzero(pool_of[group.columns] == number)
+                members.setdefault(int(number), []).append((place, positions))
+        batches.append((batch, [members[number] for number in sorted(members)]))
+    return batches
 
 
 def kernel_count(
@@ -90,8 +97,7 @@ def select_parameters(
     assert not isinstance(gamma, np.ndarray), "gamma of every column with a C to select"
     unit = kernel.unit_gamma(data.X, data.weights)
     count = kernel_count(data, C, gamma, selection, pools, groups, progress)
-    for batch in in_batches(groups, pools):
-        members = _members(batch, pools, n_columns)
+    for batch, members in in_batches(groups, pools):
         ridge = None if C is None else 1.0 / C
         if selection == "evidence":
             levels = [GroupEvidence(group) for group in batch]
@@ -125,18 +131,6 @@ def select_parameters(
 def _level_two(levels: list[GroupEvidence], number: int, gamma: float, sample: bool) -> evidence.LevelTwo:
     """Return the evidence of one gamma for the columns of a group."""
     return levels[number].level_two(gamma, sample)
-
-
-def _members(
-    groups: list[GroupGram], pools: Sequence[Array], n_columns: int
-) -> list[list[tuple[int, Array]]]:
-    """Return, for every pool with columns in these groups, its columns as positions in each of its groups."""
-    pool_of = _owners(pools)
-    of_pools: dict[int, list[tuple[int, Array]]] = {}
-    for number, group in enumerate(groups):
-        for pool in sorted(set(pool_of[group.columns].tolist())):
-            of_pools.setdefault(pool, []).append((number, np.flatnonzero(pool_of[group.columns] == pool)))
-    return [of_pools[pool] for pool in sorted(of_pools)]
 
 
 def _natural_ridge(data: TrainingRows) -> float:

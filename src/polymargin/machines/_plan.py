@@ -1,27 +1,12 @@
-"""Whether a fit uses the explicit feature map or kernel matrices, and whether these fit into memory."""
+"""Whether the kernel matrices of a fit, or the features in their place, fit into memory."""
 
 from __future__ import annotations
 
-import numpy as np
-from scipy import sparse
-
 from polymargin import _memory
 from polymargin._threads import n_threads
-from polymargin.machines._gram import DichotomyGroup, GroupGram, features_are_faster
-from polymargin.machines._workspace import KEPT_BYTES, Workspace
+from polymargin.machines._gram import GroupGram
+from polymargin.machines._workspace import KEPT_BYTES
 from polymargin.rows import TrainingRows
-
-
-def n_features_to_use(workspace: Workspace, groups: list[DichotomyGroup]) -> int | None:
-    """Return the dimension of the kernel's feature map; None if it has none that pays off for most groups."""
-    data = workspace.rows
-    n_features = None if sparse.issparse(data.X) else data.kernel.n_features(data.X.shape[1])
-    if n_features is None:
-        return None
-    # Copies of a row are not counted.
-    sizes = [int(np.unique(workspace.distinct.inverse[group.rows]).size) for group in groups]
-    covered = sum(size for size in sizes if features_are_faster(n_features, size))
-    return n_features if 2 * covered >= sum(sizes) else None
 
 
 def require_memory(

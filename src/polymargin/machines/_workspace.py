@@ -38,7 +38,8 @@ class Workspace:
         self.rows = rows
         self._distinct = distinct
         self._base: Array | None = None
-        self._finite: bool | None = None
+        #: Whether the base matrix among all rows is cached and all its entries are finite.
+        self.finite = False
         self._features: Features | None = None
         self._gram: tuple[float, Array] | None = None
         self._lock = RLock()
@@ -64,16 +65,8 @@ class Workspace:
         with self._lock:
             if self._base is None:
                 self._base = rows.kernel.base_among(rows.X, np.arange(rows.X.shape[0]))
+                self.finite = bool(np.isfinite(self._base).all())
             return self._base
-
-    @property
-    def finite(self) -> bool:
-        """Whether the base matrix among all rows is cached and all its entries are finite."""
-        base = self.base
-        with self._lock:
-            if self._finite is None:
-                self._finite = base is not None and bool(np.isfinite(base).all())
-            return self._finite
 
     @property
     def features(self) -> Features:
