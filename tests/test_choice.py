@@ -10,7 +10,6 @@ from sklearn.preprocessing import StandardScaler
 from conftest import blobs
 from polymargin import AutoKernelClassifier, CoupledSoftmax, LSSVMClassifier
 from polymargin.datasets import generators
-from polymargin.estimators._choice import candidates
 from polymargin.kernels import RBF, Blend, Laplacian, Linear, Polynomial
 from polymargin.machines import fit_lssvm_bank
 from polymargin.selection.settings import SearchSettings
@@ -84,7 +83,7 @@ def test_no_degree_means_two_three_or_four(seed):
 def test_a_degree_is_kept_when_kernels_are_compared():
     model = LSSVMClassifier(degree=4, coef0=2.0).fit(X, Y)
     assert list(model.kernel_losses_) == ["blend", "poly, degree 4"]
-    assert candidates(None, 4, 2.0, fixed=False)[1] == Polynomial(4, 2.0, centred=True)
+    assert LSSVMClassifier(degree=4, coef0=2.0)._kernels[1] == Polynomial(4, 2.0, centred=True)
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,8 @@ class CoupledSoftmax(ProbabilisticDecoder):
         """
         own = np.arange(class_index.size), class_index
         best: tuple[float, Array, list[SoftmaxFit]] | None = None
-        for ridge in default_ridge(self.codebook_) * np.array(RIDGES):
+        unit = max(self.codebook_.n_classes, self.codebook_.n_columns) / 2
+        for ridge in unit * np.array(RIDGES):
             starts = [None] * len(folds) if best is None else best[2]
             log_p, fits = self._learn_folds(folds, float(ridge), class_index, weights, starts)
             if best is None or significant(log_p[own] - best[1][own], weights, _SIGNIFICANCE):
@@ -414,18 +415,3 @@ class CoupledSoftmax(ProbabilisticDecoder):
         signs = self.codebook_.matrix.T.clip(min=0 if self.codebook_.n_columns > 1 else -1)
         # The scale of the first guess is free, so rounding errors must be set to zero.
         return features, np.where(np.abs(margins) > SMALLEST_OUTPUT, scaled, 0.0) @ signs
-
-
-def default_ridge(codebook: Codebook) -> float:
-    """Return the default ridge for outputs of unit variance.
-
-    Parameters
-    ----------
-    codebook : Codebook
-        The codebook behind the outputs.
-
-    Returns
-    -------
-    float
-    """
-    return max(codebook.n_classes, codebook.n_columns) / 2

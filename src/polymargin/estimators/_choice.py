@@ -24,7 +24,7 @@ from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.decoders._base import significant
 from polymargin.estimators._soft_labels import decoder_rows
-from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
+from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_bank
 from polymargin.machines._gram import Selection
 from polymargin.machines._workspace import SharedWork, cache_key
@@ -37,20 +37,6 @@ Array = NDArray[Any]
 #: If fewer than this share of the rows are distinct, nested outputs are computed for any number of rows: leave-one-out
 #: margins are anti-correlated with the row's own label, and equal rows reveal this leak.
 _DISTINCT = 0.9
-
-
-def candidates(kernel: Any, degree: Any, coef0: float, *, fixed: bool) -> list[Kernel]:
-    """Return the candidate kernels; a single one if the parameters name it.
-
-    With ``fixed`` parameters, whose meaning depends on the kernel, None is "rbf", and degree 3.
-    """
-    if kernel is None:
-        if fixed:
-            return [RBF()]
-        return [Blend(), Polynomial(2 if degree is None else degree, coef0, centred=True)]
-    if kernel == "poly" and degree is None and not fixed:
-        return [Polynomial(number, coef0) for number in (2, 3, 4)]
-    return [resolve_kernel(kernel, 3 if degree is None else degree, coef0)]
 
 
 @dataclass(frozen=True)
@@ -80,15 +66,6 @@ class Plan:
     shared_parameters: bool
     settings: SearchSettings
     noise_floor: float | None = None
-
-    def criterion(self, codebook: Codebook) -> dict[str, Any]:
-        """Return the arguments of a selection of C and gamma."""
-        return {
-            "selection": self.selection,
-            "pools": [np.arange(codebook.n_columns)] if self.shared_parameters else None,
-            "settings": self.settings,
-            "noise_floor": self.noise_floor,
-        }
 
 
 @dataclass(frozen=True)
@@ -190,7 +167,14 @@ def choose(
     """
     # Candidates are compared by log-loss if the decoder learns probabilities out-of-sample.
     judge = decoder if decoder.learns_probabilities and not decoder.in_sample else None
-    trainer = _Trainer(data, codebook, plan, shared, judge)
+    pools = [np.arange(codebook.n_columns)] if plan.shared_parameters else None
+    criterion = {
+        "selection": plan.selection,
+        "pools": pools,
+        "settings": plan.settings,
+        "noise_floor": plan.noise_floor,
+    }
+    trainer = _Trainer(data, codebook, plan, criterion, shared, judge)
     final: dict[str, Any] = {"keep_factors": decoder.needs_variances, "progress": progress}
     n_folds = 0 if judge is None else plan.settings.folds
     kernels = [kernel.fitted(data.X, data.weights) for kernel in plan.kernels]
@@ -233,11 +217,15 @@ def choose(
 
 @dataclass(frozen=True)
 class _Trainer:
-    """Trains machines by a plan, on all rows or on a sample of them; `judge` is the decoder that compares them."""
+    """Trains machines by a plan, on all rows or on a sample of them.
+
+    `criterion` holds the arguments of a selection of C and gamma, `judge` is the decoder that compares machines.
+    """
 
     data: TrainingRows
     codebook: Codebook
     plan: Plan
+    criterion: dict[str, Any]
     shared: SharedWork
     judge: Decoder | None
 
@@ -266,7 +254,7 @@ class _Trainer:
             n_folds=n_folds,
             progress=progress,
             workspace=self.shared.workspace(rows, sample),
-            **self.plan.criterion(self.codebook),
+            **self.criterion,
         )
         return self.shared.once(key, training)
 
@@ -283,7 +271,7 @@ class _Trainer:
                 C=plan.C,
                 gamma=plan.gamma,
                 progress=progress,
-                **plan.criterion(self.codebook),
+                **self.criterion,
             )
             C, gamma = self.shared.once(cache_key("selected", kernel, self.codebook.matrix), selection)
             bank = self.bank(kernel, C, gamma, sample)

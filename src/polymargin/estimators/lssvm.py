@@ -16,11 +16,11 @@ from polymargin._threads import blas_threads_for
 from polymargin._warnings import warn
 from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
-from polymargin.estimators._choice import Plan, candidates, choose
+from polymargin.estimators._choice import Plan, choose
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
 from polymargin.estimators._validation import check_positive
-from polymargin.kernels import Kernel
+from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
 from polymargin.machines import LSSVMBank, TrainingRows
 from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import SharedWork
@@ -316,8 +316,17 @@ default="one-vs-one"
 
     @property
     def _kernels(self) -> list[Kernel]:
+        """The candidate kernels, not fitted; a single one if the parameters name it.
+
+        With fixed parameters, whose meaning depends on the kernel, None is "rbf", and degree 3.
+        """
         fixed = self.selection is None or not (self.gamma is None or isinstance(self.gamma, str))
-        return candidates(self.kernel, self.degree, self.coef0, fixed=fixed)
+        if self.kernel is None:
+            degree = 2 if self.degree is None else self.degree
+            return [RBF()] if fixed else [Blend(), Polynomial(degree, self.coef0, centred=True)]
+        if self.kernel == "poly" and self.degree is None and not fixed:
+            return [Polynomial(number, self.coef0) for number in (2, 3, 4)]
+        return [resolve_kernel(self.kernel, 3 if self.degree is None else self.degree, self.coef0)]
 
     @property
     def _kernel(self) -> Kernel:

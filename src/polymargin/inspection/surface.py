@@ -16,7 +16,7 @@ from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import Workspace
 from polymargin.machines.lssvm import LSSVMBank
 from polymargin.selection import evidence
-from polymargin.selection.leave_one_out import _EIGEN, _sampled, _share_within_budget
+from polymargin.selection.leave_one_out import _EIGEN, _share_within_budget
 from polymargin.selection.samples import Samples
 from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.selection.surface import CrossValidation
@@ -202,7 +202,7 @@ def _errors(
     values, weight = np.zeros((gamma.size, C.size)), 0.0
     for group in _some(groups, columns):
         mask = np.isin(group.columns, columns)
-        part = _sampled(group, share, settings)
+        part = group.sample(share, settings.least_rows)
         grouped = criterion == "loo" and part.left_out is not None
         # A sample stands for the whole group, so that every group counts as much as it has rows.
         factor = group.total / float(part.weights.sum())

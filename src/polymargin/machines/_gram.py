@@ -208,11 +208,14 @@ class GroupGram:
         some = np.isin(self.rows, deal.sample(share * mean_size, least_rows))
         return np.flatnonzero(some & (rank == 0))
 
-    def sample(self, share: float, least_rows: int, by_features: bool) -> SampledGroup:
+    def sample(self, share: float, least_rows: int, by_features: bool | None = None) -> SampledGroup:
         """Return a sample of this share of every class, or all rows, with their features or the base matrix.
 
-        Equal rows of the same class and weight are merged into one row with a number of copies.
+        `by_features`: which of the two; None for features if there are some, and fewer than rows. Equal rows of one
+        class and weight are merged into one row with a number of copies.
         """
+        if by_features is None:
+            by_features = self.n_features is not None and self.n_features < share * self.n_different
         observations = self.group.observations
         kept = np.arange(self.rows.size) if share >= 1.0 else self._sampled(share, least_rows)
         first, inverse, copies = np.unique(

@@ -69,8 +69,8 @@ class Group(Protocol):
     def n_features(self) -> int | None:
         """The dimension of the feature map, where it is used in place of the kernel matrix."""
 
-    def sample(self, share: float, least_rows: int, by_features: bool) -> SampledGroup:
-        """Return a sample of this share of every class, or all rows; with their features or the base matrix."""
+    def sample(self, share: float, least_rows: int) -> SampledGroup:
+        """Return a sample of this share of every class, or all rows, with their features if these are fewer."""
 
 
 def choose(
@@ -122,7 +122,7 @@ def choose(
     )
     budget = settings.budget(final)
     share = _share_within_budget(groups, budget / (_EIGEN * len(settings.octaves)))
-    parts = [_sampled(group, share, settings) for group in groups]
+    parts = [group.sample(share, settings.least_rows) for group in groups]
     kernel = groups[0].kernel
     grouped = criterion == "loo" and any(part.left_out is not None for part in parts)
     samples = Samples(kernel, parts, least_ridge, grouped=grouped)
@@ -168,13 +168,6 @@ def _share_within_budget(groups: Sequence[Group], operations: float) -> float:
         above = np.minimum(m**3, m * features**2).sum() > operations
         low, high = (low, middle) if above else (middle, high)
     return float(np.exp(low))
-
-
-def _sampled(group: Group, share: float, settings: SearchSettings) -> SampledGroup:
-    """Return a sample of a group's rows, with their features if these are fewer than rows."""
-    features = group.n_features
-    by_features = features is not None and features < share * group.n_different
-    return group.sample(share, settings.least_rows, by_features)
 
 
 class _Lattice:
@@ -268,7 +261,7 @@ def _polish_samples(
     kept = [pool[number] for number in np.sort(order[:enough])]
     operations = budget / (_GRADIENT * max(settings.steps, 1))
     share = _share_within_budget([groups[group] for group, _ in kept], operations)
-    parts = in_threads(lambda member: _sampled(groups[member[0]], share, settings), kept)
+    parts = in_threads(lambda member: groups[member[0]].sample(share, settings.least_rows), kept)
     return [(of_group, columns) for of_group, (_, columns) in zip(parts, kept, strict=True)]
 
 

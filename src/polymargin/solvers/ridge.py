@@ -131,11 +131,16 @@ class CholeskyFactor:
     def inverse_diagonal(self) -> Array:
         """Return the diagonal of the inverse, the same for every column.
 
+        It costs half as much as the whole inverse: the squares of L⁻¹ are added up.
+
         Returns
         -------
         ndarray of shape (n, L)
         """
-        return np.repeat(inverse_diagonal(self.lower)[:, np.newaxis], self.n_columns, axis=1)
+        inverse = np.array(self.lower, order="F")
+        _lapack.invert_triangle(inverse)
+        diagonal = np.einsum("ij,ij->j", inverse, inverse)
+        return np.repeat(diagonal[:, np.newaxis], self.n_columns, axis=1)
 
     def inverse_blocks(self, left_out: LeftOut) -> list[Array]:
         """Return the blocks of the inverse, the same for every column.
@@ -297,23 +302,6 @@ def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
             f"regularisation 1/C; {_REMEDY}"
         )
     return CholeskyFactor(shifted, n_columns)
-
-
-def inverse_diagonal(lower: Array) -> Array:
-    """Return the diagonal of (LLᵀ)⁻¹, shape (n,), for half the price of the whole: the squares of L⁻¹ added up.
-
-    Parameters
-    ----------
-    lower : ndarray of shape (n, n)
-        L, in Fortran order.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
-    inverse = np.array(lower, order="F")
-    _lapack.invert_triangle(inverse)
-    return np.einsum("ij,ij->j", inverse, inverse)
 
 
 def symmetric_inverse(lower: Array) -> Array:
