@@ -84,19 +84,16 @@ class Count:
 
     def expect(self, more: int) -> None:
         """Raise the total."""
-        with self._lock:
-            self.total = (self.total or 0) + more
-            self._tell()
+        self.advance(0.0, more)
 
-    def advance(self, amount: float = 1.0) -> None:
+    def advance(self, amount: float = 1.0, more: int = 0) -> None:
         """Count what is done; amounts like thirds add up to wholes. Threads may count together."""
         with self._lock:
             self.done += amount
-            self._tell()
-
-    def _tell(self) -> None:
-        if self.progress is not None:
-            self.progress(Step(self.doing, round(self.done, 6), self.total, self.unit))
+            if more:
+                self.total = (self.total or 0) + more
+            if self.progress is not None:
+                self.progress(Step(self.doing, round(self.done, 6), self.total, self.unit))
 
 
 @contextmanager

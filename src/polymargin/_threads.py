@@ -45,9 +45,14 @@ class _Limit:
         self._controller: ThreadpoolController | None = None
         self._libraries: list[tuple[Any, int]] = []
 
-    def ask(self, who: object, number: int) -> None:
-        """Allow at most so many threads until `who` withdraws; never more than before the first request."""
+    def request(self, who: object, number: int | None) -> None:
+        """Allow at most so many threads until `who` withdraws, with None; never more than before the first request.
+
+        A withdrawal undoes the request wherever that was interrupted; interrupted itself, it may be called again.
+        """
         with self._lock:
+            if number is None and who not in self._asked:
+                return
             if not self._asked:
                 # The libraries that are loaded are found once: to look for them takes longer than many a prediction.
                 self._controller = self._controller or ThreadpoolController()
@@ -56,32 +61,29 @@ class _Limit:
                     for library in self._controller.lib_controllers
                     if library.user_api == self._user_api
                 ]
-            self._asked[who] = number
-            self._apply()
-
-    def withdraw(self, who: object) -> None:
-        """Undo `ask`, wherever that was interrupted; if this is interrupted itself, it may be called again."""
-        with self._lock:
-            if who in self._asked:
-                self._apply(without=who)
+            if number is not None:
+                self._asked[who] = number
+            for library, before in self._libraries:
+                # Of all requests but the one that is withdrawn.
+                asked = [
+                    least
+                    for other, least in list(self._asked.items())
+                    if number is not None or other is not who
+                ]
+                allowed = min([before, *asked])
+                if library.get_num_threads() != allowed:
+                    # threadpoolctl 3.8 listens to the thread that set a limit first alone: any thread may set this one.
+                    getattr(library, "clear_controlling_thread", _nothing)(force=True)
+                    library.set_num_threads(allowed)
+                    getattr(library, "clear_controlling_thread", _nothing)(force=True)
+            if number is None:
                 del self._asked[who]
-
-    def _apply(self, without: object = None) -> None:
-        for library, before in self._libraries:
-            asked = [number for who, number in list(self._asked.items()) if who is not without]
-            number = min([before, *asked])
-            if library.get_num_threads() != number:
-                # threadpoolctl 3.8 listens to the thread that set a limit first alone: any thread may set this one.
-                getattr(library, "clear_controlling_thread", _nothing)(force=True)
-                library.set_num_threads(number)
-                getattr(library, "clear_controlling_thread", _nothing)(force=True)
 
     def forget(self) -> None:
         """Begin anew, in a child process: those who asked for the limit are threads of its parent."""
         self._lock = RLock()
-        if self._asked:
-            self._asked.clear()
-            self._apply()
+        for who in list(self._asked):
+            self.request(who, None)
 
 
 def _nothing(force: bool) -> None:
@@ -97,18 +99,18 @@ if hasattr(os, "register_at_fork"):
 def _at_most(limit: _Limit, number: int) -> Iterator[None]:
     """Hold to a limit; it is lifted at the end of the block, wherever Ctrl-C may strike.
 
-    Interrupts arrive in the middle of any function, `withdraw` included, which is then called again. One that arrives
-    as the block is left, before this generator goes on, has it closed, and the limit lifted, with the traceback.
+    Interrupts arrive in the middle of any function, the withdrawal included, which is then called again. One that
+    arrives as the block is left, before this generator goes on, closes it and lifts the limit with the traceback.
     """
     who = object()
     try:
-        limit.ask(who, number)
+        limit.request(who, number)
         yield
     finally:
         interrupt: KeyboardInterrupt | None = None
         while True:
             try:
-                limit.withdraw(who)
+                limit.request(who, None)
                 break
             except KeyboardInterrupt as error:
                 interrupt = error

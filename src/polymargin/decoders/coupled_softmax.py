@@ -244,7 +244,14 @@ class CoupledSoftmax(ProbabilisticDecoder):
         start = None
         if self.ridge is None:
             folds = self._folds(replace(outputs, nested=None), class_index, weights)
-            self.ridge_, log_p, fits = self._choose_ridge(folds, class_index, weights)
+            own = np.arange(class_index.size), class_index
+            unit = max(self.codebook_.n_classes, self.codebook_.n_columns) / 2
+            self.ridge_, *smaller = (unit * np.array(RIDGES)).tolist()
+            log_p, fits = self._learn_folds(folds, self.ridge_, class_index, weights, [None] * len(folds))
+            for ridge in smaller:
+                tried, of_ridge = self._learn_folds(folds, ridge, class_index, weights, fits)
+                if significant(tried[own] - log_p[own], weights, _SIGNIFICANCE):
+                    self.ridge_, log_p, fits = ridge, tried, of_ridge
             start = mean_fit(fits) if fits else None
         else:
             self.ridge_ = float(self.ridge)
@@ -254,24 +261,6 @@ class CoupledSoftmax(ProbabilisticDecoder):
             start = mean_fit(fits) if fits else None
         self._temper(log_p, folds, class_index, weights)
         return start
-
-    def _choose_ridge(
-        self, folds: list[_Fold], class_index: Array, weights: Array
-    ) -> tuple[float, Array, list[SoftmaxFit]]:
-        """Return the ridge of least cross-fitted log-loss, a smaller one only if it is significantly better.
-
-        Also return its cross-fitted log-probabilities, shape (n, K), and the fits of the folds.
-        """
-        own = np.arange(class_index.size), class_index
-        best: tuple[float, Array, list[SoftmaxFit]] | None = None
-        unit = max(self.codebook_.n_classes, self.codebook_.n_columns) / 2
-        for ridge in unit * np.array(RIDGES):
-            starts = [None] * len(folds) if best is None else best[2]
-            log_p, fits = self._learn_folds(folds, float(ridge), class_index, weights, starts)
-            if best is None or significant(log_p[own] - best[1][own], weights, _SIGNIFICANCE):
-                best = float(ridge), log_p, fits
-        assert best is not None
-        return best
 
     def _learn_folds(
         self,

@@ -49,28 +49,6 @@ def in_batches(
     return batches
 
 
-def kernel_count(
-    data: TrainingRows,
-    C: float | Array | None,
-    gamma: float | Array | None,
-    selection: Selection,
-    pools: Sequence[Array],
-    groups: list[GroupGram],
-    progress: Progress | None,
-) -> Count:
-    """Return the progress count of the kernels tried while C, gamma or both are selected."""
-    search = gamma is None and data.kernel.tunable
-    wanted = " and ".join(name for name, open_ in (("C", C is None), ("gamma", search)) if open_)
-    if selection != "evidence":
-        return Count(progress, f"selecting {wanted}", "kernels")
-    together = len(pools) == 1 and len(groups) > 1
-    unit = f"kernels × {len(groups)} groups" if together else "kernels"
-    count = Count(progress, f"inferring {wanted}", unit)
-    if wanted:
-        count.expect(len(pools) * (N_KERNELS if search else 1))
-    return count
-
-
 def select_parameters(
     data: TrainingRows,
     groups: list[GroupGram],
@@ -96,7 +74,14 @@ def select_parameters(
     assert not isinstance(C, np.ndarray), "C of every column with a gamma to select"
     assert not isinstance(gamma, np.ndarray), "gamma of every column with a C to select"
     unit = kernel.unit_gamma(data.X, data.weights)
-    count = kernel_count(data, C, gamma, selection, pools, groups, progress)
+    wanted = " and ".join(name for name, value in (("C", C), ("gamma", gamma)) if value is None)
+    if selection == "evidence":
+        together = len(pools) == 1 and len(groups) > 1
+        counted = f"kernels × {len(groups)} groups" if together else "kernels"
+        count = Count(progress, f"inferring {wanted}", counted)
+        count.expect(len(pools) * (N_KERNELS if gamma is None else 1))
+    else:
+        count = Count(progress, f"selecting {wanted}", "kernels")
     for batch, members in in_batches(groups, pools):
         ridge = None if C is None else 1.0 / C
         if selection == "evidence":

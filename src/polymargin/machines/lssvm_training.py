@@ -280,7 +280,7 @@ def _solve(
     # kernel matrix in every margin, and swamp the margin if all rows are far from the origin.
     bias = centring.bias_direction[:, np.newaxis]
     solution -= bias * (bias.T @ solution)
-    roots = centring.roots[:, np.newaxis]
+    roots = np.sqrt(group.weights)[:, np.newaxis]
     coef = roots * solution
 
     # The leave-one-out residual is the residual over one minus the leverage (Shim et al. 2008, §4). The inverse

@@ -137,19 +137,17 @@ def choose(
             best = _polished(log_press, free, best, lattice.curvatures(best), settings)
         elif gamma is None:
             best = lattice.refined(best, settings)
+        # Rounded to a fraction of an octave.
+        octaves = np.log2([best.gamma / unit, best.ridge / unit_ridge])
+        factors = 2.0 ** (np.round(octaves * settings.per_octave) / settings.per_octave)
         chosen.append(
             Choice(
-                gamma if gamma is not None else unit * _rounded(best.gamma / unit, settings),
-                ridge if ridge is not None else unit_ridge * _rounded(best.ridge / unit_ridge, settings),
+                gamma if gamma is not None else unit * float(factors[0]),
+                ridge if ridge is not None else unit_ridge * float(factors[1]),
                 best.score,
             )
         )
     return chosen
-
-
-def _rounded(value: float, settings: SearchSettings) -> float:
-    """Return the value rounded to the settings' fraction of an octave."""
-    return float(2.0 ** (np.round(np.log2(value) * settings.per_octave) / settings.per_octave))
 
 
 def _share_within_budget(groups: Sequence[Group], operations: float) -> float:

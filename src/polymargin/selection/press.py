@@ -75,7 +75,6 @@ def press(
     _check_ridge(ridge, least_ridge, centring.bias_eigenvalue, magnitude)
     centred, _ = centring.targets(targets)
     P = unbiased_inverse(A, centring, ridge)
-    roots = centring.roots[:, np.newaxis]
     solution = P @ centred
     diagonal = np.diagonal(P)
     if left_out is not None:
@@ -89,8 +88,9 @@ def press(
     )
     if slope is not None:
         # P projects out the bias direction, so the derivative of K need not be centred.
+        roots = np.sqrt(weights)
+        slope *= roots[:, np.newaxis]
         slope *= roots
-        slope *= centring.roots
         # The derivative of P is -P slope P, so the leverages contribute tr(P diag(leverage_adjoint) P slope). The
         # adjoint is not negative, and NumPy multiplies a matrix by its own transpose for half the price.
         scaled = P * np.sqrt(leverage_adjoint)

@@ -107,6 +107,17 @@ class Samples:
         self.grouped, self.ridges = grouped, ridges
         self.n_columns = max(part.targets.shape[1] for part in groups)
         self.totals = np.array([float(part.weights.sum()) for part in groups])
+        # The groups of every stack: of similar size, all with features or none.
+        thin = np.array([isinstance(part.base, ThinMatrix) for part in groups])
+        sizes = np.array([part.weights.size for part in groups])
+        self._stacks: list[list[int]] = []
+        for number in np.lexsort((-sizes, thin)):
+            first = self._stacks[-1][0] if self._stacks else number
+            similar = sizes[number] >= _SIMILAR * sizes[first] or sizes[first] <= _SMALL
+            if self._stacks and thin[number] == thin[first] and similar and not grouped:
+                self._stacks[-1].append(int(number))
+            else:
+                self._stacks.append([int(number)])
         self._paths: dict[tuple[Criterion, float, float | None], Path] = {}
 
     def path(self, criterion: Criterion, gamma: float, ridge: float | None = None) -> Path:
@@ -118,7 +129,7 @@ class Samples:
         bias_eigenvalues, magnitudes = np.empty(n_groups), np.empty(n_groups)
         decomposed = []
         with np.errstate(over="ignore", invalid="ignore"):
-            for numbers in self._stacked():
+            for numbers in self._stacks:
                 stack = _Stack(self.kernel, [self.groups[number] for number in numbers], self.grouped)
                 spectra = stack.spectra(gamma)
                 bias_eigenvalues[numbers], magnitudes[numbers] = spectra.bias_eigenvalues, spectra.magnitudes
@@ -166,22 +177,6 @@ class Samples:
         scale = float(np.mean(bias_eigenvalues))
         low = float(np.log(max(self.least_ridge * scale, CANCELLED * float(magnitudes.max()))))
         return low, max(float(np.log(RIDGE_LIMITS[1] * scale)), low + np.log(10.0))
-
-    def _stacked(self) -> list[Array]:
-        """Return the groups of every stack: of similar size, all with features or none."""
-        if self.grouped:
-            return [np.array([number]) for number in range(len(self.groups))]
-        thin = np.array([isinstance(part.base, ThinMatrix) for part in self.groups])
-        sizes = np.array([part.weights.size for part in self.groups])
-        stacks: list[list[int]] = []
-        for number in np.lexsort((-sizes, thin)):
-            first = stacks[-1][0] if stacks else number
-            similar = sizes[number] >= _SIMILAR * sizes[first] or sizes[first] <= _SMALL
-            if stacks and thin[number] == thin[first] and similar:
-                stacks[-1].append(int(number))
-            else:
-                stacks.append([int(number)])
-        return [np.array(stack) for stack in stacks]
 
 
 class _Spectra(NamedTuple):

@@ -93,7 +93,7 @@ class Centring:
         means : ndarray of shape (L,)
         """
         means = self.weights @ Y / self.total
-        return self.roots[:, np.newaxis] * (Y - means), means
+        return np.sqrt(self.weights)[:, np.newaxis] * (Y - means), means
 
     def cross(self, K_new: Array) -> Array:
         """Return the centred kernel between new rows and training rows, shape (m, n), times √s.

@@ -143,7 +143,7 @@ def _wu_lin_weng_1(r: Array, n_classes: int) -> Array:
     system = 1.0 - r
     diagonal = np.arange(n_classes)
     system[:, diagonal, diagonal] = n_classes - r.sum(axis=2)
-    return _solve_ones(system)
+    return np.linalg.solve(system, np.ones((*system.shape[:2], 1)))[..., 0]
 
 
 def _wu_lin_weng_2(r: Array, n_classes: int) -> Array:
@@ -155,13 +155,7 @@ def _wu_lin_weng_2(r: Array, n_classes: int) -> Array:
     system = np.take(1.0 - r * against, places, axis=1)
     diagonal = np.arange(n_classes)
     system[:, diagonal, diagonal] = 1.0 + np.square(against) @ is_first.T + np.square(r) @ is_second.T
-    return _solve_ones(system)
-
-
-def _solve_ones(systems: Array) -> Array:
-    """Return the solutions x of A x = e for every matrix, shape (n, K)."""
-    ones = np.ones((*systems.shape[:2], 1))
-    return np.linalg.solve(systems, ones)[..., 0]
+    return np.linalg.solve(system, np.ones((*system.shape[:2], 1)))[..., 0]
 
 
 def _price(r: Array, n_classes: int) -> Array:
