@@ -28,7 +28,7 @@ from sklearn.neighbors import NearestNeighbors  # noqa: E402
 from polymargin.datasets import make_waveform  # noqa: E402
 from polymargin.solvers.single_machine import (  # noqa: E402
     Margins,
-    Solution,
+    SingleMachineSolution,
     required_margins,
     solve,
     solve_path,
@@ -128,7 +128,7 @@ def waveform(repeats: int) -> None:
             )
 
 
-def note(solution: Solution) -> str:
+def note(solution: SingleMachineSolution) -> str:
     """Return the steps, and the status if it is not the best one."""
     status = "" if solution.status is Status.CONVERGED else f", {solution.status.name}"
     return f"({solution.n_iter} steps, gap {solution.relative_gap:.0e}{status})"

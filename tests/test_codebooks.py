@@ -1,4 +1,4 @@
-"""Codebooks: the standard codings, the ECOC search, what is refused, row groups and joining."""
+"""Codebooks: the standard codings, the ECOC search, what is refused, groups of columns and joining."""
 
 import itertools
 import pickle
@@ -164,12 +164,12 @@ def test_distances_equal_the_oracle(book):
 @given(codebooks())
 @settings(max_examples=60, deadline=None)
 def test_row_groups_divide_the_columns_by_the_classes_they_use(book):
-    columns = np.concatenate([group.columns for group in book.row_groups])
+    columns = np.concatenate([group.columns for group in book.column_groups])
     assert_array_equal(np.sort(columns), np.arange(book.n_columns))
-    for group in book.row_groups:
+    for group in book.column_groups:
         for column in group.columns:
             assert_array_equal(book.matrix[:, column] != 0, group.classes)
-    assert len({group.classes.tobytes() for group in book.row_groups}) == len(book.row_groups)
+    assert len({group.classes.tobytes() for group in book.column_groups}) == len(book.column_groups)
 
 
 @given(st.lists(codebooks(), min_size=3, max_size=3), st.booleans())

@@ -20,8 +20,8 @@ from polymargin.papers.gonen2008.figures import (
 )
 from polymargin.papers.gonen2008.neighbourhoods import neighbourhood_effect
 from polymargin.papers.gonen2008.synthetic import (
-    Choice,
     Draw,
+    TunedMachine,
     candidates,
     choose,
     class_probabilities,
@@ -98,10 +98,10 @@ def test_draw_moves_labels_but_not_those_of_the_test():
 
 def test_choice_of_equals():
     found = [
-        Choice("L", "hard", 0.1, 0.7, 3),
-        Choice("L", "hard", 1.0, 0.8, 9),
-        Choice("L", "hard", 10.0, 0.8, 5),
-        Choice("L", "hard", 100.0, 0.8, 5),
+        TunedMachine("L", "hard", 0.1, 0.7, 3),
+        TunedMachine("L", "hard", 1.0, 0.8, 9),
+        TunedMachine("L", "hard", 10.0, 0.8, 5),
+        TunedMachine("L", "hard", 100.0, 0.8, 5),
     ]
     assert choose(found, "first").cost == 1.0
     assert choose(found, "sparsest").cost == 10.0

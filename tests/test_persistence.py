@@ -297,7 +297,7 @@ def test_nothing_is_stored_twice_or_that_can_be_computed(tmp_path):
     file = io.BytesIO()
     np.save(file, np.asfortranarray(X))  # as tables hold them
     assert contents.count(file.getvalue()) == 1
-    for name in ("row_groups", "distinct", "honest_margins"):
+    for name in ("column_groups", "distinct", "honest_margins"):
         assert name not in schema
 
 

@@ -156,7 +156,7 @@ def test_kernels(book, shared, problem):
     assert machines[-1].total == book.n_columns
     n_pools = 1 if shared else book.n_columns
     assert kernels[0].total == n_pools * evidence.N_KERNELS
-    groups = len(book.row_groups)
+    groups = len(book.column_groups)
     assert kernels[0].unit == ("kernels × 6 groups" if shared and groups == 6 else "kernels")
     if shared:
         assert len(kernels) >= 1 + groups * kernels[-1].total

@@ -18,7 +18,13 @@ from polymargin.solvers import _single_machine_kernels, single_machine
 from polymargin.solvers._single_machine_graph import circulation, max_mean_cycle, potentials
 from polymargin.solvers._single_machine_interior import InteriorPoint
 from polymargin.solvers._smo_kernels import HUGE
-from polymargin.solvers.single_machine import Margins, Solution, required_margins, solve, solve_path
+from polymargin.solvers.single_machine import (
+    Margins,
+    SingleMachineSolution,
+    required_margins,
+    solve,
+    solve_path,
+)
 from polymargin.solvers.status import Status
 
 # ------------------------------------------------------------------------------------------------ data
@@ -63,7 +69,7 @@ def qp_objective(gram, margins, upper):
     return d @ alpha - 0.5 * alpha @ H @ alpha
 
 
-def check_certificate(solution: Solution, gram, margins, upper):
+def check_certificate(solution: SingleMachineSolution, gram, margins, upper):
     """Check feasibility, and the reported figures against their definitions."""
     d, z = margins
     n, K = d.shape

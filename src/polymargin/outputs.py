@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin.codebooks import Part
+from polymargin.codebooks import CodebookPart
 from polymargin.dealing import Deal
 
 Array = NDArray[Any]
@@ -40,7 +40,7 @@ class Nested:
     numbers: Array
     margins: Array
 
-    def part(self, part: Part) -> Nested:
+    def part(self, part: CodebookPart) -> Nested:
         """Return the outputs of one of several joined codebooks."""
         return Nested(self.numbers, self.margins[:, :, part.columns] * part.signs)
 
@@ -106,7 +106,7 @@ class Outputs:
                 margins = self.margins if self.nested is None else self.nested.margins[fold]
                 yield replace(plain, margins=margins, exact=None), kept, np.flatnonzero(held)
 
-    def part(self, part: Part) -> Outputs:
+    def part(self, part: CodebookPart) -> Outputs:
         """Return the outputs of one of several joined codebooks."""
         return Outputs(
             self.margins[:, part.columns] * part.signs,

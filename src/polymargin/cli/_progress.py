@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich import progress as rich_progress
 
 from polymargin.cli._console import errors
-from polymargin.reproduction import Progress
+from polymargin.reproduction import RunProgress
 
 __all__ = ["duration", "logged", "show_progress", "show_rows", "show_steps"]
 
@@ -18,7 +18,7 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 
 @contextmanager
-def show_progress(title: str) -> Iterator[Callable[[Progress], None]]:
+def show_progress(title: str) -> Iterator[Callable[[RunProgress], None]]:
     """Give a callback for `run_experiment` that shows where it stands."""
     console = errors()
     if not console.is_terminal:
@@ -36,7 +36,7 @@ def show_progress(title: str) -> Iterator[Callable[[Progress], None]]:
     with bar:
         task = bar.add_task(title, total=None, note="")
 
-        def update(now: Progress) -> None:
+        def update(now: RunProgress) -> None:
             note = "" if now.remaining is None else f"{duration(now.remaining)} left"
             if now.failed:
                 note += f", [red]{now.failed} failed[/]"
@@ -53,7 +53,7 @@ class _Lines:
         self._console = errors()
         self._last = time.monotonic()
 
-    def __call__(self, now: Progress) -> None:
+    def __call__(self, now: RunProgress) -> None:
         finished = now.job is not None and now.done + now.failed == now.total
         if not finished and time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
             return

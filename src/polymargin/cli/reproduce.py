@@ -23,9 +23,9 @@ from polymargin.reproduction import (
     Experiment,
     Key,
     Listing,
-    Progress,
     ReproductionError,
     RunInterrupted,
+    RunProgress,
     RunReport,
     compare_with_paper,
     load_results,
@@ -201,7 +201,7 @@ def _run(
 class _Stages:
     """Progress of an experiment and of those that it requires, each under its own name."""
 
-    def __enter__(self) -> Callable[[Progress], None]:
+    def __enter__(self) -> Callable[[RunProgress], None]:
         self._open = ExitStack()
         self._name = ""
         return self._tell
@@ -209,7 +209,7 @@ class _Stages:
     def __exit__(self, *exception: object) -> None:
         self._open.close()
 
-    def _tell(self, now: Progress) -> None:
+    def _tell(self, now: RunProgress) -> None:
         if now.experiment != self._name:
             self._open.close()
             self._name = now.experiment

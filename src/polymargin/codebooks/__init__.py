@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from polymargin.codebooks._base import Codebook, RowGroup
+from polymargin.codebooks._base import Codebook, ColumnGroup
 from polymargin.codebooks.adaptive import Adaptive, Train, adaptive_coding, grow_codebook
 from polymargin.codebooks.ecoc import ecoc
-from polymargin.codebooks.join import Part, join
+from polymargin.codebooks.join import CodebookPart, join
 from polymargin.codebooks.standard import minimal, one_vs_all, one_vs_one
 
 __all__ = [
     "CODINGS",
     "Adaptive",
     "Codebook",
-    "Part",
-    "RowGroup",
+    "CodebookPart",
+    "ColumnGroup",
     "Train",
     "adaptive_coding",
     "ecoc",

@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class RowGroup:
+class ColumnGroup:
     """The columns of a codebook that use the same classes, and hence the same training rows.
 
     Attributes
@@ -48,7 +48,7 @@ class Codebook:
         Whether every column sets one class against one other, and every pair has its column.
     is_one_vs_all : bool
         Whether every column sets one class against all others, and every class has its column.
-    row_groups : list of RowGroup
+    column_groups : list of ColumnGroup
         The columns grouped by the classes they use, in order of first appearance.
 
     Examples
@@ -98,7 +98,9 @@ class Codebook:
         used = self.matrix != 0
         for column in range(L):
             groups.setdefault(used[:, column].tobytes(), []).append(column)
-        self.row_groups = [RowGroup(used[:, columns[0]], np.array(columns)) for columns in groups.values()]
+        self.column_groups = [
+            ColumnGroup(used[:, columns[0]], np.array(columns)) for columns in groups.values()
+        ]
 
     @cached_property
     def distances(self) -> Array:

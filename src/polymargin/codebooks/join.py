@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Part:
+class CodebookPart:
     """Where one of the joined codebooks finds its columns.
 
     Attributes
@@ -31,7 +31,7 @@ class Part:
     signs: Array
 
 
-def join(codebooks: Sequence[Codebook], *, merge: bool = True) -> tuple[Codebook, list[Part]]:
+def join(codebooks: Sequence[Codebook], *, merge: bool = True) -> tuple[Codebook, list[CodebookPart]]:
     """Return one codebook with the dichotomies of the given ones, and where each finds its own.
 
     With ``merge`` a dichotomy that stands in several codebooks is kept once; a column and its complement are the
@@ -48,7 +48,7 @@ def join(codebooks: Sequence[Codebook], *, merge: bool = True) -> tuple[Codebook
     -------
     joined : Codebook
         All the dichotomies.
-    parts : list of Part
+    parts : list of CodebookPart
         For each of the codebooks, where its columns are.
 
     Examples
@@ -61,7 +61,8 @@ def join(codebooks: Sequence[Codebook], *, merge: bool = True) -> tuple[Codebook
     if not merge:
         starts = np.cumsum([0, *(book.n_columns for book in codebooks)])
         parts = [
-            Part(np.arange(start, stop), np.ones(stop - start, dtype=int)) for start, stop in pairwise(starts)
+            CodebookPart(np.arange(start, stop), np.ones(stop - start, dtype=int))
+            for start, stop in pairwise(starts)
         ]
         return Codebook(np.concatenate([book.matrix for book in codebooks], axis=1)), parts
     index: dict[bytes, int] = {}
@@ -78,5 +79,5 @@ def join(codebooks: Sequence[Codebook], *, merge: bool = True) -> tuple[Codebook
                 columns.append(canonical)
             positions.append(position)
             signs.append(sign)
-        parts.append(Part(np.array(positions), np.array(signs)))
+        parts.append(CodebookPart(np.array(positions), np.array(signs)))
     return Codebook(np.stack(columns, axis=1)), parts

@@ -283,7 +283,7 @@ def _sample(data: TrainingRows, codebook: Codebook, plan: Plan, n_candidates: in
     settings = plan.settings
     n_rows = data.class_index.size if data.groups is None else int(data.groups.max()) + 1
     counts = np.bincount(data.class_index, minlength=codebook.n_classes).astype(np.float64)
-    cubes = sum(float(counts[group.classes].sum()) ** 3 for group in codebook.row_groups)
+    cubes = sum(float(counts[group.classes].sum()) ** 3 for group in codebook.column_groups)
     share = (settings.budget(cubes) / (n_candidates * cubes)) ** (1 / 3)
     share = max(share, settings.decided_rows / n_rows)
     if share >= 1.0:

@@ -21,8 +21,8 @@ from polymargin.machines._gram import check_base
 from polymargin.rows import content_rank
 from polymargin.selection import log_loss
 from polymargin.solvers.kernel_logistic import (
+    LogisticSolution,
     Observations,
-    Solution,
     fit_kernel_logistic,
     leave_one_out_logits,
     matrices_needed,
@@ -222,7 +222,7 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
         self.dual_coef_ = C * scale * _divided(solution.a, rows).T
         return self
 
-    def _solved(self, gram: Array, rows: Observations, C: float) -> tuple[Solution, Array]:
+    def _solved(self, gram: Array, rows: Observations, C: float) -> tuple[LogisticSolution, Array]:
         """Return the solution and its leave-one-out logits; warn if it has not converged."""
         if not np.isfinite(gram).all():
             raise ValueError(

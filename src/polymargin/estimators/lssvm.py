@@ -233,7 +233,7 @@ default="one-vs-one"
     def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
         """Return the mean number of rows of a group of columns."""
         counts = np.bincount(data.class_index, minlength=codebook.n_classes)
-        return float(np.mean([counts[group.classes].sum() for group in codebook.row_groups]))
+        return float(np.mean([counts[group.classes].sum() for group in codebook.column_groups]))
 
     def _fit_machines(
         self,

@@ -97,7 +97,7 @@ def dichotomy_groups(
         all_targets = soft @ codebook.matrix.astype(np.float64)
         own = soft @ (codebook.matrix > 0).astype(np.float64) if own_only else None
     groups = []
-    for group in codebook.row_groups:
+    for group in codebook.column_groups:
         weights = rows.weights
         if soft is None:
             used = np.flatnonzero(group.classes[rows.class_index])

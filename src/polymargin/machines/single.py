@@ -29,7 +29,7 @@ from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
 from polymargin.solvers import _single_machine_kernels
-from polymargin.solvers.single_machine import Solution, required_margins, solve
+from polymargin.solvers.single_machine import SingleMachineSolution, required_margins, solve
 from polymargin.solvers.smo_expansion import CoefficientBlock, KernelExpansion
 from polymargin.solvers.smo_gram import DenseGram
 from polymargin.solvers.status import Status
@@ -248,7 +248,7 @@ def fit_single_bank(
 
 def _solve(
     gram: Array, rows: HingeRows, training: _Training, held_out: Array | None = None
-) -> tuple[Array, Solution]:
+) -> tuple[Array, SingleMachineSolution]:
     """Return the indices of the distinct rows that are not held out, and the solution on them."""
     box, labels = rows.boxes(held_out), rows.soft_labels(held_out)
     n_classes = training.codebook.n_classes

@@ -36,7 +36,7 @@ class Interval:
     high: float
 
 
-class Score(Protocol):
+class Metric(Protocol):
     """A score of probabilities that takes row weights, such as `brier_score` or `calibration_error`."""
 
     def __call__(self, class_index: Any, proba: Any, /, *, sample_weight: Any) -> float:
@@ -45,7 +45,7 @@ class Score(Protocol):
 
 
 def bootstrap_interval(
-    score: Score,
+    score: Metric,
     class_index: ArrayLike,
     proba: ArrayLike,
     *,

@@ -31,7 +31,7 @@ from polymargin.reproduction.figures import Figure, parse_figures, read_figures
 from polymargin.reproduction.keys import Key
 from polymargin.reproduction.runner import (
     Failure,
-    Progress,
+    RunProgress,
     RunReport,
     load_results,
     read_results,
@@ -50,11 +50,11 @@ __all__ = [
     "Key",
     "Layout",
     "Listing",
-    "Progress",
     "ProtocolChanged",
     "ReproductionError",
     "Row",
     "RunInterrupted",
+    "RunProgress",
     "RunReport",
     "Summary",
     "WorkerDied",

@@ -20,11 +20,11 @@ from polymargin.reproduction.journal import Journal, JournalContent, check_proto
 from polymargin.reproduction.keys import Key
 from polymargin.reproduction.provenance import describe_session, to_toml
 
-__all__ = ["Failure", "Progress", "RunReport", "load_results", "read_results", "run_experiment"]
+__all__ = ["Failure", "RunProgress", "RunReport", "load_results", "read_results", "run_experiment"]
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """Where a run stands; handed to the `progress` callback at the start and after each job.
 
     Attributes
@@ -103,7 +103,7 @@ def run_experiment(
     threads: int = 1,
     only: Callable[[Key], bool] | None = None,
     restart: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
 ) -> RunReport:
     """Run the jobs of an experiment that are not finished yet.
 
@@ -127,7 +127,7 @@ def run_experiment(
     restart : bool
         Compute everything anew; the old journal is kept under another name.
     progress : callable, optional
-        Called with a `Progress`.
+        Called with a `RunProgress`.
 
     Returns
     -------
@@ -269,7 +269,7 @@ class _Meter:
         experiment: Experiment,
         missing: Sequence[Key],
         report: RunReport,
-        progress: Callable[[Progress], None] | None,
+        progress: Callable[[RunProgress], None] | None,
     ) -> None:
         self._cost = {job: experiment.cost(job) for job in missing}
         self._left = sum(self._cost.values())
@@ -295,7 +295,7 @@ class _Meter:
         remaining = elapsed * max(self._left, 0.0) / self._spent if self._spent else None
         failed = len(self._report.failures)
         done = self._report.resumed + self._count - failed
-        self._progress(Progress(done, self._report.total, failed, elapsed, remaining, job, self._name))
+        self._progress(RunProgress(done, self._report.total, failed, elapsed, remaining, job, self._name))
 
 
 def _paths(experiment: Experiment, folder: Path) -> dict[str, Path]:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from polymargin._progress import Count
-from polymargin.selection.lattice import N_KERNELS, Choice, Pool, log_grid, rounded, search
+from polymargin.selection.lattice import N_KERNELS, ChosenParameters, Pool, log_grid, rounded, search
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.tridiagonal import Tridiagonal, tridiagonalise
 
@@ -198,7 +198,7 @@ def choose(
     ridge: float | None,
     count: Count | None = None,
     noise_floor: float | None = None,
-) -> list[Choice]:
+) -> list[ChosenParameters]:
     """Choose gamma by level three and the ridge by level two, for every pool of columns.
 
     Parameters
@@ -218,25 +218,25 @@ def choose(
 
     Returns
     -------
-    list of Choice
+    list of ChosenParameters
         One for every pool.
     """
     count = Count(None, "") if count is None else count
 
-    def choice(pool: Pool, gamma: float, sample: bool) -> Choice:
+    def choice(pool: Pool, gamma: float, sample: bool) -> ChosenParameters:
         members = []
         for group, columns in pool:
             members.append((profile(group, gamma, sample), columns))
             count.advance(1.0 / len(pool))
         epsilon = best_ridge(members, noise_floor) if ridge is None else ridge
         score = sum(float(level.log_evidence(epsilon, columns).sum()) for level, columns in members)
-        return Choice(gamma, epsilon, rounded(score))
+        return ChosenParameters(gamma, epsilon, rounded(score))
 
     if not callable(gammas):
         return [choice(pool, gammas, False) for pool in pools]
     lattice = gammas
 
-    def best(pool: Pool) -> Choice:
+    def best(pool: Pool) -> ChosenParameters:
         return search(
             lambda point, sample: choice(pool, lattice(point), sample),
             least_gain=lambda score: LEAST_GAIN,

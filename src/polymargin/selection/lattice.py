@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenParameters:
     """Parameters chosen for a pool of columns, and their score: the larger the better."""
 
     gamma: float
@@ -35,22 +35,22 @@ N_KERNELS = len(COARSE) + 5
 
 
 def search(
-    attempt: Callable[[int, bool], Choice], *, least_gain: Callable[[float], float], count: Count
-) -> Choice:
+    attempt: Callable[[int, bool], ChosenParameters], *, least_gain: Callable[[float], float], count: Count
+) -> ChosenParameters:
     """Return the best choice on the lattice.
 
     Parameters
     ----------
-    attempt : callable (point, sample) -> Choice
+    attempt : callable (point, sample) -> ChosenParameters
         The best choice with gamma at a point of the lattice, scored on a sample of the rows or on all.
     least_gain : callable float -> float
         The least gain, given the best score so far, for which the range is extended further.
     count : Count
         The progress count; its total grows where the range is extended.
     """
-    sampled: dict[int, Choice] = {}
+    sampled: dict[int, ChosenParameters] = {}
     best = climb(lambda point: attempt(point, True), sampled, COARSE, COARSE.step, least_gain, count)
-    exact: dict[int, Choice] = {}
+    exact: dict[int, ChosenParameters] = {}
     for step in STEPS:
         points = (best - step, best, best + step)
         best = climb(lambda point: attempt(point, False), exact, points, step, least_gain, count)
@@ -58,8 +58,8 @@ def search(
 
 
 def climb(
-    attempt: Callable[[int], Choice],
-    tried: dict[int, Choice],
+    attempt: Callable[[int], ChosenParameters],
+    tried: dict[int, ChosenParameters],
     points: Sequence[int],
     step: int,
     least_gain: Callable[[float], float],

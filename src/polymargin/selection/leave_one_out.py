@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from polymargin._progress import Count
 from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
-from polymargin.selection.lattice import Choice, Pool
+from polymargin.selection.lattice import ChosenParameters, Pool
 from polymargin.selection.press import press, press_of_features
 from polymargin.selection.samples import RIDGE_LIMITS, Criterion, SampledGroup, Samples
 from polymargin.selection.settings import DEFAULT, SearchSettings
@@ -84,7 +84,7 @@ def choose(
     unit_ridge: float = 1.0,
     settings: SearchSettings = DEFAULT,
     count: Count | None = None,
-) -> list[Choice]:
+) -> list[ChosenParameters]:
     """Choose gamma and the ridge of least criterion, for every pool of columns.
 
     Parameters
@@ -108,7 +108,7 @@ def choose(
 
     Returns
     -------
-    list of Choice
+    list of ChosenParameters
         Their scores are minus the criterion, per unit of row weight and column.
     """
     count = Count(None, "") if count is None else count
@@ -141,7 +141,7 @@ def choose(
         octaves = np.log2([best.gamma / unit, best.ridge / unit_ridge])
         factors = 2.0 ** (np.round(octaves * settings.per_octave) / settings.per_octave)
         chosen.append(
-            Choice(
+            ChosenParameters(
                 gamma if gamma is not None else unit * float(factors[0]),
                 ridge if ridge is not None else unit_ridge * float(factors[1]),
                 best.score,
@@ -185,16 +185,16 @@ class _Lattice:
         self.mask = np.zeros((samples.totals.size, samples.n_columns))
         for group, columns in pool:
             self.mask[group, columns] = 1.0
-        self.tried: dict[int, Choice] = {}
+        self.tried: dict[int, ChosenParameters] = {}
 
-    def attempt(self, gamma: float) -> Choice:
+    def attempt(self, gamma: float) -> ChosenParameters:
         """Return the best ridge for one gamma."""
         self.count.expect(1)
         ridge, cost = self.samples.best_ridge(self.criterion, gamma, self.mask, self.ridge)
         self.count.advance(1.0)
-        return Choice(gamma, ridge, -cost)
+        return ChosenParameters(gamma, ridge, -cost)
 
-    def lowest(self, settings: SearchSettings) -> Choice:
+    def lowest(self, settings: SearchSettings) -> ChosenParameters:
         """Return the lowest point of the lattice, which is extended where that lies on an edge."""
         octaves = list(settings.octaves)
         step = octaves[1] - octaves[0] if len(octaves) > 1 else 1
@@ -210,7 +210,7 @@ class _Lattice:
                 return self.tried[known[best]]
             octaves = [known[best] + (step if best else -step)]
 
-    def refined(self, best: Choice, settings: SearchSettings) -> Choice:
+    def refined(self, best: ChosenParameters, settings: SearchSettings) -> ChosenParameters:
         """Return the lowest point of a lattice of half the spacing, refined around it by repeated bisection."""
         known = np.array(sorted(self.tried), dtype=np.float64)
         between = [self.attempt(self.unit * 2.0**octave) for octave in 0.5 * (known[1:] + known[:-1])]
@@ -222,7 +222,7 @@ class _Lattice:
             step *= 0.5
         return best
 
-    def curvatures(self, choice: Choice) -> tuple[float, float]:
+    def curvatures(self, choice: ChosenParameters) -> tuple[float, float]:
         """Return the second derivatives of the logarithm of the criterion in log gamma and log ε, roughly."""
         path = self.samples.path(self.criterion, choice.gamma, self.ridge)
         of_ridge = _CURVATURES[0]
@@ -245,7 +245,11 @@ class _Lattice:
 
 
 def _polish_samples(
-    groups: Sequence[Group], lattice: _Lattice, best: Choice, budget: float, settings: SearchSettings
+    groups: Sequence[Group],
+    lattice: _Lattice,
+    best: ChosenParameters,
+    budget: float,
+    settings: SearchSettings,
 ) -> list[tuple[SampledGroup, Array]]:
     """Return samples and columns for the polish: of the groups that make up most of the criterion."""
     pool, samples = lattice.pool, lattice.samples
@@ -312,10 +316,10 @@ def _log_press(
 def _polished(
     log_press: Callable[[Array], tuple[float, Array]],
     free: Array,
-    start: Choice,
+    start: ChosenParameters,
     curvatures: tuple[float, float],
     settings: SearchSettings,
-) -> Choice:
+) -> ChosenParameters:
     """Return the choice after quasi-Newton steps (BFGS) down the exact gradient of log PRESS."""
     point = np.log([start.gamma, start.ridge])
     try:
@@ -344,4 +348,4 @@ def _polished(
         if new_value < value:
             point, value, slope = point + step, new_value, new_slope
     gamma, ridge = (float(value) for value in np.exp(point))
-    return Choice(gamma, ridge, -float(np.exp(value)))
+    return ChosenParameters(gamma, ridge, -float(np.exp(value)))

@@ -22,8 +22,8 @@ from scipy.special import log_softmax
 
 from polymargin._progress import Count
 from polymargin.kernels import Kernel
-from polymargin.selection.lattice import COARSE, Choice, climb
-from polymargin.solvers.kernel_logistic import Observations, Solution, fit_and_leave_one_out
+from polymargin.selection.lattice import COARSE, ChosenParameters, climb
+from polymargin.solvers.kernel_logistic import LogisticSolution, Observations, fit_and_leave_one_out
 
 Array = NDArray[Any]
 
@@ -70,7 +70,7 @@ def choose(
     gammas: Callable[[int], float] | float,
     C: float | None,
     count: Count | None = None,
-) -> Choice:
+) -> ChosenParameters:
     """Choose gamma of least leave-one-out log-loss and the smallest C that is as good as the best.
 
     Parameters
@@ -88,7 +88,7 @@ def choose(
 
     Returns
     -------
-    Choice
+    ChosenParameters
         Its ridge is 1/C, its score minus the loss.
     """
     count = Count(None, "") if count is None else count
@@ -105,7 +105,7 @@ def choose(
 
     decade: dict[int, float] = {}
 
-    def attempt(search: _Search, point: int) -> Choice:
+    def attempt(search: _Search, point: int) -> ChosenParameters:
         choice = search.best(gammas(point), count)
         decade[point] = search.decade
         return choice
@@ -140,12 +140,12 @@ class _Search:
     paths: dict[float, _Path] = field(default_factory=dict)
     decade: float = field(default=0.0, init=False)
 
-    def best(self, gamma: float, count: Count) -> Choice:
+    def best(self, gamma: float, count: Count) -> ChosenParameters:
         """Return the best C for a gamma: of these powers of ten, and on from there as long as the loss falls."""
         path = self._path(gamma)
         count.advance()
         if self.C is not None:
-            return Choice(gamma, 1.0 / self.C, -path.loss(float(np.log10(self.C / path.unit))))
+            return ChosenParameters(gamma, 1.0 / self.C, -path.loss(float(np.log10(self.C / path.unit))))
         best = min(self.decades, key=path.loss)
         for direction in (self.step, -self.step):
             while _LIMITS[0] <= best + direction <= _LIMITS[1] and path.loss(best + direction) < path.loss(
@@ -155,7 +155,7 @@ class _Search:
         self.decade = best
         beside = (best - self.step, best, best + self.step)
         self.decades = [decade for decade in beside if _LIMITS[0] <= decade <= _LIMITS[1]]
-        return Choice(gamma, 1.0 / path.C(best), -path.loss(best))
+        return ChosenParameters(gamma, 1.0 / path.C(best), -path.loss(best))
 
     def _path(self, gamma: float) -> _Path:
         if gamma not in self.paths:
@@ -163,15 +163,15 @@ class _Search:
             self.paths[gamma] = _Path(self.kernel.apply(self.sample.base, gamma), self.sample.rows, before)
         return self.paths[gamma]
 
-    def smallest(self, gamma: float) -> Choice:
+    def smallest(self, gamma: float) -> ChosenParameters:
         """Return the smallest C whose loss is as good as that of the best, for a gamma that was tried."""
         if self.C is not None:
-            return Choice(gamma, 1.0 / self.C, 0.0)
+            return ChosenParameters(gamma, 1.0 / self.C, 0.0)
         path = self.paths[gamma]
         chosen = best = min(path.losses, key=path.loss)  # of all that were tried
         while chosen - self.step >= _LIMITS[0] and path.as_good(chosen - self.step, best):
             chosen -= self.step
-        return Choice(gamma, 1.0 / path.C(chosen), -path.loss(chosen))
+        return ChosenParameters(gamma, 1.0 / path.C(chosen), -path.loss(chosen))
 
 
 class _Path:
@@ -184,7 +184,7 @@ class _Path:
         self.unit = rows.n_independent / (weights.sum() * _variance(gram, weights))
         #: The losses of the rows by the power of ten; None where rounding makes the matrix indefinite.
         self.losses: dict[float, Array | None] = {}
-        self._solutions: dict[float, Solution] = {}
+        self._solutions: dict[float, LogisticSolution] = {}
 
     def C(self, decade: float) -> float:
         """Return C at a power of ten."""
@@ -211,7 +211,7 @@ class _Path:
             deviations = np.bincount(self.rows.groups, deviations)
         return mean <= _STANDARD_ERRORS * float(np.linalg.norm(deviations))
 
-    def _start(self, decade: float) -> Solution | None:
+    def _start(self, decade: float) -> LogisticSolution | None:
         """Return a warm start: extrapolated from the two nearest C of this kernel, or that of the previous kernel."""
         own = sorted(self._solutions, key=lambda other: abs(other - decade))
         if len(own) > 1:

@@ -48,7 +48,7 @@ def required_margins(soft_labels: ArrayLike, classes: ArrayLike | None = None) -
 
 
 @dataclass(frozen=True)
-class Solution:
+class SingleMachineSolution:
     """A solution and its certificate.
 
     Attributes

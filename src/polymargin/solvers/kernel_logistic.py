@@ -37,8 +37,8 @@ from polymargin.solvers.status import Status
 Array = NDArray[Any]
 
 __all__ = [
+    "LogisticSolution",
     "Observations",
-    "Solution",
     "fit_and_leave_one_out",
     "fit_kernel_logistic",
     "leave_one_out_logits",
@@ -61,7 +61,7 @@ _LADDER = 100.0
 
 
 @dataclass(frozen=True)
-class Solution:
+class LogisticSolution:
     """A solution and its certificate.
 
     Attributes
@@ -102,7 +102,7 @@ class Solution:
     n_iter: int
     status: Status
 
-    def scaled(self, factor: float) -> Solution:
+    def scaled(self, factor: float) -> LogisticSolution:
         """Return a start for C times a factor: the same functions.
 
         Parameters
@@ -112,25 +112,25 @@ class Solution:
 
         Returns
         -------
-        Solution
+        LogisticSolution
         """
         return replace(self, a=self.a / factor)
 
-    def extrapolated(self, other: Solution, share: float) -> Solution:
+    def extrapolated(self, other: LogisticSolution, share: float) -> LogisticSolution:
         """Return a start beyond this solution, as seen from another one: this + share · (this − other).
 
         Both are starts for the same C.
 
         Parameters
         ----------
-        other : Solution
+        other : LogisticSolution
             The solution to go away from.
         share : float
             How far to go.
 
         Returns
         -------
-        Solution
+        LogisticSolution
         """
         return replace(
             self,
@@ -138,7 +138,7 @@ class Solution:
             intercept=self.intercept + share * (self.intercept - other.intercept),
         )
 
-    def transferred(self, gram: Array, weights: Array, C: float) -> Solution:
+    def transferred(self, gram: Array, weights: Array, C: float) -> LogisticSolution:
         """Return a start for another Gram matrix and C: the same coefficients and the same mean of the logits.
 
         Parameters
@@ -152,7 +152,7 @@ class Solution:
 
         Returns
         -------
-        Solution
+        LogisticSolution
         """
         shares = weights / weights.sum()
         intercept = shares @ self.logits - C * (gram @ shares) @ self.a
@@ -182,8 +182,8 @@ def fit_kernel_logistic(
     *,
     tol: float = 1e-9,
     max_iter: int = 100,
-    start: Solution | None = None,
-) -> Solution:
+    start: LogisticSolution | None = None,
+) -> LogisticSolution:
     """Minimise the objective by Newton's method.
 
     Parameters
@@ -201,12 +201,12 @@ def fit_kernel_logistic(
         row above the optimum.
     max_iter : int
         The most Newton steps; -1 for no limit.
-    start : Solution or None
-        Where to begin, see `Solution.scaled`; None for zero functions and the logarithms of the class frequencies.
+    start : LogisticSolution or None
+        Where to begin, see `LogisticSolution.scaled`; None for zero functions and the logarithms of class frequencies.
 
     Returns
     -------
-    Solution
+    LogisticSolution
 
     Raises
     ------
@@ -231,8 +231,8 @@ def fit_and_leave_one_out(
     *,
     tol: float = 1e-9,
     max_iter: int = 100,
-    start: Solution | None = None,
-) -> tuple[Solution, Array]:
+    start: LogisticSolution | None = None,
+) -> tuple[LogisticSolution, Array]:
     """Return the solution and the leave-one-out logits of every observation, shape (N, K).
 
     The factors of the Hessian near the optimum serve for both, so that the logits are off by about the square of what
@@ -249,7 +249,7 @@ def fit_and_leave_one_out(
 
     Returns
     -------
-    solution : Solution
+    solution : LogisticSolution
     logits : ndarray of shape (N, K)
         Up to a constant per row.
 
@@ -271,8 +271,8 @@ def _fit(
     C: float,
     tol: float,
     max_iter: int,
-    start: Solution | None,
-) -> tuple[Solution, Hessian | None]:
+    start: LogisticSolution | None,
+) -> tuple[LogisticSolution, Hessian | None]:
     """Return the solution, and the Hessian if it was last computed near it."""
     means, Q = _centred(gram, weights, C)
     begin = None if start is None else (start.a, start.intercept + C * (means @ start.a))
@@ -302,7 +302,7 @@ def _centred(gram: Array, weights: Array, C: float) -> tuple[Array, Array]:
 
 def _newton(
     Q: Array, targets: Array, weights: Array, tol: float, max_iter: int, start: tuple[Array, Array] | None
-) -> tuple[Solution, Hessian | None]:
+) -> tuple[LogisticSolution, Hessian | None]:
     """Go down from the start (a, b), see `_fit`; the biases are those of the centred matrix."""
     if start is None:
         start = np.zeros_like(targets), np.log(weights @ targets / weights.sum())
@@ -348,7 +348,7 @@ def _newton(
             if length == 0.0 or unseen > _UNSEEN_STEPS:
                 status = Status.NO_PROGRESS
         if status is not None:
-            solution = Solution(a, b, f, value, float(np.sqrt(squares)), n_iter, status)
+            solution = LogisticSolution(a, b, f, value, float(np.sqrt(squares)), n_iter, status)
             return solution, hessian if near else None
         a = a + length * da
         b = b + length * db
@@ -362,7 +362,7 @@ def leave_one_out_logits(
     targets: Array,
     weights: Array,
     C: float,
-    solution: Solution,
+    solution: LogisticSolution,
     rows: Observations | None = None,
 ) -> Array:
     """Return approximate leave-one-out logits of every row, shape (N, K), up to a constant per row.
@@ -375,7 +375,7 @@ def leave_one_out_logits(
     ----------
     gram, targets, weights, C
         As in `fit_kernel_logistic`.
-    solution : Solution
+    solution : LogisticSolution
         The optimum.
     rows : Observations or None
         The rows behind the cells that were fitted; None if every cell is one row.

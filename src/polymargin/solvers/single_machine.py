@@ -36,13 +36,13 @@ from polymargin.solvers._single_machine_interior import InteriorPoint
 from polymargin.solvers._single_machine_newton import newton_on_face
 from polymargin.solvers._single_machine_solution import (
     Margins,
-    Solution,
+    SingleMachineSolution,
     relative_gap,
     required_margins,
 )
 from polymargin.solvers.status import Status, default_step_limit
 
-__all__ = ["Margins", "Solution", "required_margins", "solve", "solve_path"]
+__all__ = ["Margins", "SingleMachineSolution", "required_margins", "solve", "solve_path"]
 
 Array = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def solve(
     max_iter: int = -1,
     alpha0: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
-) -> Solution:
+) -> SingleMachineSolution:
     """Solve one problem.
 
     Parameters
@@ -95,7 +95,7 @@ def solve(
 
     Returns
     -------
-    Solution
+    SingleMachineSolution
 
     See Also
     --------
@@ -128,7 +128,7 @@ def solve_path(
     tol: float = 1e-3,
     max_iter: int = -1,
     sample_weight: ArrayLike | None = None,
-) -> list[Solution]:
+) -> list[SingleMachineSolution]:
     """Solve the same problem for several C, each from the solution before.
 
     It is fastest for ascending C. The parameters are those of `solve`, ``max_iter`` is for each C.
@@ -142,7 +142,7 @@ def solve_path(
 
     Returns
     -------
-    list of Solution
+    list of SingleMachineSolution
         One for each C.
 
     See Also
@@ -158,7 +158,7 @@ def solve_path(
     [0.5, 1.0]
     """
     solver = _Solver(gram, labels, sample_weight)
-    solutions: list[Solution] = []
+    solutions: list[SingleMachineSolution] = []
     for i, value in enumerate(C):
         start = None if i == 0 else solutions[-1].alpha * min(1.0, value / C[i - 1])
         solutions.append(solver.run(value, tol, max_iter, start))
@@ -198,7 +198,7 @@ class _Solver:
         self.arcs, self.places = np.empty((2, K, K)), np.zeros((2, K, K), dtype=np.int64)
         self.scratch = np.empty((K, n))
 
-    def run(self, C: float, tol: float, max_iter: int, alpha0: ArrayLike | None) -> Solution:
+    def run(self, C: float, tol: float, max_iter: int, alpha0: ArrayLike | None) -> SingleMachineSolution:
         """Solve for one C, from a start that need not be feasible."""
         if not (C > 0.0 and np.isfinite(C)):
             raise ValueError(f"C must be positive, not {C}")
@@ -369,12 +369,12 @@ class _Solver:
                     self._newton()
                 newton_at = n_iter + _NEWTON_AGAIN * variables
 
-    def _certify(self, status: Status, n_iter: int) -> Solution:
+    def _certify(self, status: Status, n_iter: int) -> SingleMachineSolution:
         """Return the solution with its biases, objectives and violation."""
         dual, primal, mean, b = self._bounds()
         alpha = np.empty(self.alpha.T.shape)
         alpha[self.order] = self.alpha.T
-        return Solution(
+        return SingleMachineSolution(
             alpha=alpha,
             beta=np.ascontiguousarray(self._beta().T),
             biases=b,

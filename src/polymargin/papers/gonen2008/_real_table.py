@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin.papers.gonen2008.choice import Choice, choose
+from polymargin.papers.gonen2008.choice import Configuration, choose
 from polymargin.papers.gonen2008.densities import posteriors, posteriors_of_new
 from polymargin.papers.gonen2008.listings import (
     capped_listing,
@@ -124,7 +124,7 @@ class RealTable(Experiment):
         for limits in (self.grid.limits, self.grid.limits._replace(smo=0.0)):
             train_path(self.grid.machine, np.eye(4), np.eye(2)[z], z, [1.0], self.grid.tol, limits)
 
-    def _measure(self, split: Split, choice: Choice) -> tuple[Row, Row]:
+    def _measure(self, split: Split, choice: Configuration) -> tuple[Row, Row]:
         """Train a configuration from the start; return the rows of its accuracy and its support vectors."""
         grid = self.grid
         P = posteriors(split, choice.density)

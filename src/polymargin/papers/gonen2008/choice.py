@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from polymargin.papers.gonen2008.densities import HARD
 from polymargin.reproduction import Row
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Configuration", "choose"]
 
 #: Accuracies and shares are compared after rounding: in which order sums are taken must not decide.
 _DIGITS = 9
 
 
 @dataclass(frozen=True)
-class Choice:
+class Configuration:
     """A configuration and what it has done on the folds.
 
     Attributes
@@ -39,7 +39,7 @@ class Choice:
     n_capped: int
 
 
-def choose(rows: Iterable[Row], costs: Sequence[float], kernels: Sequence[str], soft: bool) -> Choice:
+def choose(rows: Iterable[Row], costs: Sequence[float], kernels: Sequence[str], soft: bool) -> Configuration:
     """Return the best configuration of one dataset.
 
     Parameters
@@ -55,7 +55,7 @@ def choose(rows: Iterable[Row], costs: Sequence[float], kernels: Sequence[str], 
 
     Returns
     -------
-    Choice
+    Configuration
         The highest mean accuracy; of equals the fewest support vectors, then the smallest C, then the first kernel.
     """
     folds: dict[tuple[str, str], list[Row]] = {}
@@ -75,7 +75,9 @@ def choose(rows: Iterable[Row], costs: Sequence[float], kernels: Sequence[str], 
                 C,
                 kernels.index(kernel),
             )
-            choice = Choice(kernel, density, C, accuracies[:, i], support[:, i], int(capped[:, i].sum()))
+            choice = Configuration(
+                kernel, density, C, accuracies[:, i], support[:, i], int(capped[:, i].sum())
+            )
             candidates.append((merit, choice))
     return min(candidates, key=lambda candidate: candidate[0])[1]  # of equals the first
 

@@ -149,12 +149,12 @@ def _single(
     gram: Array, P: Array, z: NDArray[np.intp], costs: Sequence[float], tol: float, limits: Limits
 ) -> list[Trained]:
     """Solve eqs. (12)–(13); once no α is at its bound, a larger C changes nothing and nothing is solved."""
-    from polymargin.solvers.single_machine import Solution, required_margins, solve
+    from polymargin.solvers.single_machine import SingleMachineSolution, required_margins, solve
 
     margins = required_margins(P, z)
     limit = int(limits.cycles * P.shape[0] * (P.shape[1] - 1))
     path: list[Trained] = []
-    last: Solution | None = None
+    last: SingleMachineSolution | None = None
     for i, cost in enumerate(costs):
         if last is not None and last.status is Status.CONVERGED and (last.alpha < costs[i - 1]).all():
             path.append(path[-1])

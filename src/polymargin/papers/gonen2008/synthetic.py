@@ -20,10 +20,10 @@ from polymargin.papers.gonen2008.rows import Split
 from polymargin.reproduction import Experiment, Figure, Key, ReproductionError, Row, derive_seed
 
 __all__ = [
-    "Choice",
     "Draw",
     "Judged",
     "Synthetic",
+    "TunedMachine",
     "candidates",
     "choose",
     "class_probabilities",
@@ -84,7 +84,7 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TunedMachine:
     """A machine's kernel, density and C, and its accuracy and support vectors in tuning."""
 
     kernel: str
@@ -128,7 +128,7 @@ def candidates(
     kernels: Iterable[str],
     densities: Iterable[str],
     protocol: Mapping[str, Any],
-) -> Iterator[Choice]:
+) -> Iterator[TunedMachine]:
     """Yield every kernel × density × C with its accuracy on the split's new rows, C ascending and innermost."""
     densities = list(densities)
     for kernel in kernels:
@@ -137,10 +137,10 @@ def candidates(
             path = train(machine, gram, posteriors(split, density), split.z, protocol["costs"], protocol)
             for cost, trained in zip(protocol["costs"], path, strict=True):
                 right = labels_of(outputs(trained, gram_new)) == split.z_new
-                yield Choice(kernel, density, cost, float(right.mean()), trained.support.size)
+                yield TunedMachine(kernel, density, cost, float(right.mean()), trained.support.size)
 
 
-def choose(found: Iterable[Choice], ties: str) -> Choice:
+def choose(found: Iterable[TunedMachine], ties: str) -> TunedMachine:
     """Return the most accurate; of equals the first or, for ``"sparsest"``, the one with the fewest supports."""
     if ties not in ("first", "sparsest"):
         raise ReproductionError(f"ties must be 'first' or 'sparsest', not {ties!r}")
@@ -154,7 +154,7 @@ class Judged:
 
     Attributes
     ----------
-    choice : Choice
+    choice : TunedMachine
     predicted : ndarray of int, shape (n_test,)
     probabilities : ndarray of shape (n_test, K)
         The softmax of its outputs.
@@ -162,13 +162,13 @@ class Judged:
         Support vectors in percent of the training rows.
     """
 
-    choice: Choice
+    choice: TunedMachine
     predicted: Index
     probabilities: Array
     support: float
 
 
-def judge(split: Split, machine: str, choice: Choice, protocol: Mapping[str, Any]) -> Judged:
+def judge(split: Split, machine: str, choice: TunedMachine, protocol: Mapping[str, Any]) -> Judged:
     """Train a chosen machine on a split's training rows and apply it to the new ones."""
     gram, gram_new = split.gram(choice.kernel)
     P = posteriors(split, choice.density)
