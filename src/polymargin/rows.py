@@ -149,11 +149,6 @@ class TrainingRows:
         W = self.weights if self.groups is None else np.bincount(self.groups, self.weights)
         return self.weights * float(W.sum() / np.square(W).sum())
 
-    @property
-    def base_bytes(self) -> int:
-        """The size of an entry of the kernel's base matrix in bytes."""
-        return 8 if self.kernel.precomputed else int(self.kernel.base_diagonal(self.X[:1]).nbytes)
-
     def distinct(self) -> DistinctRows:
         """Return the distinct rows of every class: those that differ in content, soft label or weight.
 

@@ -46,6 +46,9 @@ class Codebook:
         Whether every class takes part in every dichotomy.
     is_pairwise : bool
         Whether every column sets one class against one other, and every pair has its column.
+    pairs : tuple of two ndarrays of shape (L,)
+        Of a pairwise codebook, the columns of the pairs (0, 1), (0, 2), …, and whether the first class of each is on
+        the positive side.
     is_one_vs_all : bool
         Whether every column sets one class against all others, and every class has its column.
     column_groups : list of ColumnGroup
@@ -94,12 +97,16 @@ class Codebook:
         self.is_dense = bool(self.matrix.all())
         self.is_pairwise = bool((alone & against_one).all()) and L == K * (K - 1) // 2
         self.is_one_vs_all = self.is_dense and bool(alone.all()) and L == K
+        if self.is_pairwise:
+            positive, negative = self.matrix.argmax(axis=0), self.matrix.argmin(axis=0)
+            columns = np.lexsort((np.maximum(positive, negative), np.minimum(positive, negative)))
+            self.pairs = columns, (positive < negative)[columns]
         groups: dict[bytes, list[int]] = {}
         used = self.matrix != 0
         for column in range(L):
             groups.setdefault(used[:, column].tobytes(), []).append(column)
         self.column_groups = [
-            ColumnGroup(used[:, columns[0]], np.array(columns)) for columns in groups.values()
+            ColumnGroup(used[:, members[0]], np.array(members)) for members in groups.values()
         ]
 
     @cached_property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from polymargin.codebooks import Codebook
@@ -157,29 +155,10 @@ class Coupling(ProbabilisticDecoder):
         if self.method_ == "bradley-terry":
             p = bradley_terry(r, self.codebook_.matrix, self.column_weights_)
         else:
-            columns, forward = pairs_in_order(self.codebook_)
+            columns, forward = self.codebook_.pairs
             r = r[:, columns]
             if not forward.all():
                 r[:, ~forward] = 1.0 - r[:, ~forward]
             p = couple(r, self.method_, self.column_weights_[columns])
         p = np.maximum(p, SMALLEST_PROBABILITY)
         return reweighted(np.log(p / p.sum(axis=1, keepdims=True)), self.prior_shift_)
-
-
-@lru_cache
-def pairs_in_order(codebook: Codebook) -> tuple[Array, Array]:
-    """Return the columns of the pairs (0, 1), (0, 2), …, and whether the first class is on the positive side.
-
-    Parameters
-    ----------
-    codebook : Codebook
-        One-vs-one.
-
-    Returns
-    -------
-    columns : ndarray of int, shape (L,)
-    forward : ndarray of bool, shape (L,)
-    """
-    positive, negative = codebook.matrix.argmax(axis=0), codebook.matrix.argmin(axis=0)
-    columns = np.lexsort((np.maximum(positive, negative), np.minimum(positive, negative)))
-    return columns, (positive < negative)[columns]

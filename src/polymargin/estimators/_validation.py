@@ -117,7 +117,15 @@ def check_rows(
     if support.size == 0:
         raise ValueError("all sample weights are zero; at least two rows of different classes must count")
     if probabilities is None:
-        _check_classes(classes, class_index[support])
+        if classes.size < 2:
+            raise ValueError(
+                f"y holds only one class, {classes.tolist()[0]!r}; a classifier needs two or more"
+            )
+        absent = np.bincount(class_index[support], minlength=classes.size) == 0
+        if absent.any():
+            raise ValueError(
+                f"class {classes[absent].tolist()[0]!r} has no row with a positive sample weight"
+            )
     else:
         check_learnable(probabilities[support], classes)
     if support.size < weights.size:
@@ -273,15 +281,6 @@ def check_labels(y: Any, name: str = "y") -> None:
 
 def _is_nan(label: Any) -> bool:
     return isinstance(label, float | np.floating) and bool(np.isnan(label))
-
-
-def _check_classes(classes: Array, class_index: Array) -> None:
-    """Raise ValueError for fewer than two classes, and for a class without a row of positive weight."""
-    if classes.size < 2:
-        raise ValueError(f"y holds only one class, {classes.tolist()[0]!r}; a classifier needs two or more")
-    missing = np.bincount(class_index, minlength=classes.size) == 0
-    if missing.any():
-        raise ValueError(f"class {classes[missing].tolist()[0]!r} has no row with a positive sample weight")
 
 
 def check_finite(outputs: Array) -> None:

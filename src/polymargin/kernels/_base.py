@@ -40,6 +40,8 @@ class Kernel(ABC):
     #: "city-block distances".
     #: Empty where `formula` does not exist, and a model cannot be exported.
     parts: ClassVar[tuple[str, ...]] = ()
+    #: The numbers of an entry of the base matrix.
+    base_numbers: ClassVar[int] = 1
     #: What is subtracted from all rows before "products" are taken; None: nothing.
     centre: Array | None = None
 

@@ -44,6 +44,7 @@ class Blend(Kernel):
     """
 
     parts = ("city-block distances", "squared distances")
+    base_numbers = 2
 
     share: float = 0.3
     ratio: float = field(default=1.0, compare=False, repr=False)

@@ -177,12 +177,10 @@ class GroupGram:
         """Return the base matrix among the group's rows, or given ones; raise if it is not a Gram matrix."""
         rows = self.rows if rows is None else rows
         kernel = self.kernel
-        if not self._matrix_shared:  # most groups use features, so the matrix of all rows is not cached
-            base = kernel.base_among(self.workspace.rows.X, rows)
-            check_base(base, kernel)
-            return base
-        base = self.workspace.base_among(rows)
-        if kernel.untrusted or not self.workspace.finite:
+        # Where most groups use features, the matrix of all rows is not cached.
+        whole = self.workspace.base if self._matrix_shared else None
+        base = kernel.base_among(self.workspace.rows.X, rows) if whole is None else among(whole, rows)
+        if whole is None or kernel.untrusted or not self.workspace.finite:
             check_base(base, kernel)
         return base
 

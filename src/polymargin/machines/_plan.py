@@ -17,10 +17,11 @@ def require_memory(
     n_features = data.kernel.n_features(data.X.shape[1]) if by_features else None
     n_rows = data.X.shape[0]
     at_once = min(n_threads(), len(groups))
-    factorised = (32.0 + data.base_bytes) * max(squares, default=0.0) * at_once
+    entry = 8.0 * data.kernel.base_numbers  # bytes of the base matrix
+    factorised = (32.0 + entry) * max(squares, default=0.0) * at_once
     kept = 8.0 * sum(squares) if keep_factors else 0.0
     if n_features is None:
-        shared = 2.0 * min(float(data.base_bytes) * n_rows**2, KEPT_BYTES)
+        shared = 2.0 * min(entry * n_rows**2, KEPT_BYTES)
         purpose = f"the kernel matrix of {max(squares) ** 0.5:.0f} rows with its factorisations"
     else:
         shared = 8.0 * n_features * n_rows * (1 + 5 * at_once)
@@ -35,7 +36,7 @@ def require_matrix(group: GroupGram) -> None:
     """Raise MemoryError if a kernel matrix does not fit, once the feature map has proved numerically unusable."""
     n_rows = group.rows.size
     _memory.require(
-        (32.0 + group.workspace.rows.base_bytes) * float(n_rows) ** 2 * n_threads(),
+        (32.0 + 8.0 * group.kernel.base_numbers) * float(n_rows) ** 2 * n_threads(),
         f"the kernel matrix of {n_rows} rows, among them some that are very far from the others,",
         "scale the features, for example with StandardScaler, look for outliers, or give a smaller C",
     )

@@ -60,7 +60,7 @@ class Workspace:
     def base(self) -> Array | None:
         """The kernel's base matrix among all rows (read-only); None if it exceeds the cache limit."""
         rows = self.rows
-        if float(rows.base_bytes) * rows.X.shape[0] ** 2 > KEPT_BYTES:
+        if 8.0 * rows.kernel.base_numbers * rows.X.shape[0] ** 2 > KEPT_BYTES:
             return None
         with self._lock:
             if self._base is None:
@@ -106,22 +106,6 @@ class Workspace:
                     in_threads(fill, range(0, len(base), _STRIP))
                 self._gram = gamma, values
             return self._gram[1]
-
-    def base_among(self, rows: Array) -> Array:
-        """Return the base matrix among some of the rows.
-
-        Parameters
-        ----------
-        rows : ndarray of int, shape (m,)
-            Indices of the rows.
-
-        Returns
-        -------
-        base : ndarray of shape (m, m) or (m, m, 2)
-            Read-only.
-        """
-        whole = self.base
-        return self.rows.kernel.base_among(self.rows.X, rows) if whole is None else among(whole, rows)
 
 
 class SharedWork:

@@ -30,7 +30,7 @@ from polymargin.decoders import (
 )
 from polymargin.decoders.argmax import one_vs_rest, positive_ratio
 from polymargin.decoders.coupled_softmax import SMALLEST_OUTPUT
-from polymargin.decoders.coupling import SMALLEST_PROBABILITY, pairs_in_order
+from polymargin.decoders.coupling import SMALLEST_PROBABILITY
 from polymargin.decoders.loss import LOSSES
 from polymargin.onnx._graph import Array, Value
 from polymargin.onnx.coupling import bradley_terry, couple
@@ -86,7 +86,7 @@ def coupling(decoder: Coupling, outputs: GraphOutputs) -> Value:
     if decoder.method_ == "bradley-terry":
         p = bradley_terry(r, codebook.matrix, decoder.column_weights_)
     else:
-        columns, forward = pairs_in_order(codebook)
+        columns, forward = codebook.pairs
         ordered = r.take(columns)
         ordered = r.graph.value(forward).choose(ordered, 1.0 - ordered)
         p = couple(ordered, decoder.method_, decoder.column_weights_[columns], codebook.n_classes)

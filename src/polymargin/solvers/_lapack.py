@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from ctypes import byref, c_int
 from typing import Any
 
 import numpy as np
@@ -41,14 +42,10 @@ _dtrmm = _routine(cython_blas, "dtrmm", 11)
 _STRIPE = 64
 #: The largest triangle, in rows, that is inverted by one call of LAPACK.
 _BLOCK = 64
-_LOWER = _LEFT = ctypes.byref(ctypes.c_char(b"L"))
-_RIGHT = ctypes.byref(ctypes.c_char(b"R"))
-_NOT_UNIT = _AS_IT_IS = ctypes.byref(ctypes.c_char(b"N"))
-_ONE, _MINUS_ONE = ctypes.byref(ctypes.c_double(1.0)), ctypes.byref(ctypes.c_double(-1.0))
-
-
-def _integer(value: int) -> Any:
-    return ctypes.byref(ctypes.c_int(value))
+_LOWER = _LEFT = byref(ctypes.c_char(b"L"))
+_RIGHT = byref(ctypes.c_char(b"R"))
+_NOT_UNIT = _AS_IT_IS = byref(ctypes.c_char(b"N"))
+_ONE, _MINUS_ONE = byref(ctypes.c_double(1.0)), byref(ctypes.c_double(-1.0))
 
 
 def _check(A: Array) -> None:
@@ -68,8 +65,8 @@ def factor(A: Array) -> bool:
            [1., 2.]]))
     """
     _check(A)
-    size, info = _integer(A.shape[0]), ctypes.c_int()
-    _dpotrf(_LOWER, size, A.ctypes.data, size, ctypes.byref(info))
+    size, info = byref(c_int(A.shape[0])), c_int()
+    _dpotrf(_LOWER, size, A.ctypes.data, size, byref(info))
     for start in range(0, A.shape[0], _STRIPE):
         stripe = slice(start, start + _STRIPE)
         A[:start, stripe] = 0.0
@@ -80,8 +77,8 @@ def factor(A: Array) -> bool:
 def invert_factored(lower: Array) -> None:
     """Replace L by the lower triangle of (LLᵀ)⁻¹; what is above the diagonal stays."""
     invert_triangle(lower)
-    size, info = _integer(lower.shape[0]), ctypes.c_int()
-    _dlauum(_LOWER, size, lower.ctypes.data, size, ctypes.byref(info))
+    size, info = byref(c_int(lower.shape[0])), c_int()
+    _dlauum(_LOWER, size, lower.ctypes.data, size, byref(info))
 
 
 def invert_triangle(lower: Array) -> None:
@@ -94,16 +91,16 @@ def invert_triangle(lower: Array) -> None:
 
 def _invert(corner: int, n: int, stride: int) -> None:
     """Invert the triangle of n rows whose first entry has this address, in two halves and what is between them."""
-    step = _integer(stride)
+    step = byref(c_int(stride))
     if n <= _BLOCK:
-        info = ctypes.c_int()
-        _dtrtri(_LOWER, _NOT_UNIT, _integer(n), corner, step, ctypes.byref(info))
+        info = c_int()
+        _dtrtri(_LOWER, _NOT_UNIT, byref(c_int(n)), corner, step, byref(info))
         return
     half = n // 2
     beside, below = corner + 8 * half * (stride + 1), corner + 8 * half
     _invert(corner, half, stride)
     _invert(beside, n - half, stride)
-    rows, columns = _integer(n - half), _integer(half)
+    rows, columns = byref(c_int(n - half)), byref(c_int(half))
     for side, factor_, triangle in ((_LEFT, _MINUS_ONE, beside), (_RIGHT, _ONE, corner)):
         _dtrmm(side, _LOWER, _AS_IT_IS, _NOT_UNIT, rows, columns, factor_, triangle, step, below, step)
 
@@ -114,7 +111,7 @@ def solve_factored(lower: Array, Y: Array) -> Array:
     if Y.ndim != 2 or Y.shape[0] != lower.shape[0]:
         raise ValueError(f"a matrix of {lower.shape[0]} rows has no solution for the shape {Y.shape}")
     solution = np.array(Y, dtype=np.float64, order="F")
-    size, info = _integer(lower.shape[0]), ctypes.c_int()
-    width = _integer(Y.shape[1])
-    _dpotrs(_LOWER, size, width, lower.ctypes.data, size, solution.ctypes.data, size, ctypes.byref(info))
+    size, info = byref(c_int(lower.shape[0])), c_int()
+    width = byref(c_int(Y.shape[1]))
+    _dpotrs(_LOWER, size, width, lower.ctypes.data, size, solution.ctypes.data, size, byref(info))
     return solution

@@ -226,29 +226,29 @@ def newton_steps(
     powers = np.stack([np.square(x), x, np.ones_like(x)], axis=1)
     signs = 2.0 * targets - 1.0
 
-    def evaluate(theta: Array) -> tuple[Array, Array, Array]:
-        """Return losses, shape (L,), gradients, shape (2, L), and tanh u/2 = 2p − 1, shape (L, m)."""
-        half = 0.5 * theta[:, :, np.newaxis]
+    columns, lengths, step = np.arange(len(x)), np.zeros(len(x)), np.zeros_like(theta)
+    found: tuple[Array, Array, Array]
+
+    def losses(length: float, searching: Array) -> Array:
+        """Return the losses of some columns at this length of their steps.
+
+        All columns are evaluated together, those with an accepted length again: to copy a subset would take longer.
+        `found` is set to the losses, shape (L,), gradients, shape (2, L), and tanh u/2 = 2p − 1, shape (L, m), of all.
+        """
+        nonlocal found
+        lengths[columns[searching]] = length
+        half = 0.5 * (theta + lengths * step)[:, :, np.newaxis]
         h = x * half[0] + half[1]
         size = np.abs(h)
         small = np.exp(-2.0 * size)
         tangent = np.copysign((1.0 - small) / (1.0 + small), h)
         gradient = 0.5 * (powers[:, 1:] @ (weights * (tangent - signs))[..., np.newaxis])[..., 0].T
         # log(1 + exp u) − t u, without an exponential of anything positive.
-        return np.einsum("lm,lm->l", weights, size - signs * h + np.log1p(small)), gradient, tangent
+        value = np.einsum("lm,lm->l", weights, size - signs * h + np.log1p(small))
+        found = value, gradient, tangent
+        return value[columns[searching]]
 
-    found = evaluate(theta)
-
-    def along(length: float, searching: Array) -> Array:
-        """Return the losses of some columns at this length of their steps; `found` has those of all columns.
-
-        All columns are evaluated together, those with an accepted length again: to copy a subset would take longer.
-        """
-        nonlocal found
-        lengths[columns[searching]] = length
-        found = evaluate(theta + lengths * step)
-        return found[0][columns[searching]]
-
+    losses(0.0, columns)
     going = np.ones(len(x), dtype=bool)
     for _ in range(_MAX_ITER):
         value, gradient, tangent = found
@@ -265,10 +265,10 @@ def newton_steps(
         step /= np.where(going, determinant, np.inf)
         columns, lengths = np.flatnonzero(going), np.zeros(going.size)
         slopes = (g_a * step[0] + g_b * step[1])[columns]
-        reached, _ = backtrack_rows(along, value[columns], slopes, slack=rounding_of(value[columns]))
+        reached, _ = backtrack_rows(losses, value[columns], slopes, slack=rounding_of(value[columns]))
         going[columns] = reached > 0.0
         if not going[columns].all():
-            along(0.0, np.flatnonzero(reached == 0.0))
+            losses(0.0, np.flatnonzero(reached == 0.0))
         theta = theta + lengths * step
         if least_gain is not None:
             going &= value - found[0] >= least_gain
