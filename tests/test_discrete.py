@@ -7,6 +7,8 @@ their probabilities can only be right over all cells of the same label, up to th
 lack (0.1), and their log-loss is held to that of the best probabilities that know each cell's label.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -114,18 +116,38 @@ def test_titanic(name):
     (check_smooth if name in SMOOTH else check_hinge)(name, table, cell, y)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_all_rows_equal(name):
+SELECTIONS = {
+    f"LSSVM, {selection}, {kernel}": partial(LSSVMClassifier, selection=selection, kernel=kernel)
+    for selection in ("evidence", "gcv")
+    for kernel in ("rbf", "poly")
+}
+EQUAL_ROWS = ALL | SELECTIONS
+
+
+@pytest.mark.parametrize("counts", [[30, 50, 20], [35, 65]])
+@pytest.mark.parametrize("name", EQUAL_ROWS)
+def test_all_rows_equal(name, counts):
     """Nothing but the class frequencies can be learned, in whatever order the rows come."""
-    y = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [30, 50, 20]))
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
     X = np.full((y.size, 2), 3.7)
-    frequencies = np.array([0.3, 0.5, 0.2])
-    model = ALL[name]().fit(X, y)
+    frequencies = np.array(counts) / y.size
+    model = EQUAL_ROWS[name]().fit(X, y)
     proba = model.predict_proba(X)
     assert np.ptp(proba, axis=0).max() < 1e-12
-    np.testing.assert_allclose(proba[0], frequencies, atol=0.05)
-    np.testing.assert_allclose(ALL[name]().fit(X, np.sort(y)).predict_proba(X[:1]), proba[:1], atol=1e-6)
+    assert_allclose(proba[0], frequencies, atol=0.05)
+    assert_allclose(EQUAL_ROWS[name]().fit(X, np.sort(y)).predict_proba(X[:1]), proba[:1], atol=1e-6)
     check_stated_log_loss(model, y, -(frequencies * np.log(proba[0])).sum())
+
+
+@pytest.mark.parametrize("decoding", ["coupled-softmax", "softmax", "coupling"])
+@pytest.mark.parametrize("name", SELECTIONS)
+def test_all_rows_equal_but_one(name, decoding):
+    y = np.random.default_rng(1).permutation(np.repeat([0, 1, 2], [30, 50, 20]))
+    X = np.full((y.size, 2), 3.7)
+    X[0] = 5.0
+    proba = SELECTIONS[name](decoding=decoding).fit(X, y).predict_proba(X[1:])
+    assert np.ptp(proba, axis=0).max() < 1e-12
+    assert_allclose(proba[0], np.bincount(y[1:]) / (y.size - 1), atol=0.03)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -271,9 +271,10 @@ class GroupEvidence:
         if (gamma, sample) not in self._levels:
             part = self._sampled() if sample else np.arange(group.rows.size)
             base = self._base[np.ix_(part, part)] if sample else self._base
-            centring, A = _centred(group.kernel, _values(group.kernel, base, gamma), group.weights[part])
+            K = _values(group.kernel, base, gamma)
+            trace = float(np.diagonal(K) @ group.weights[part])
+            centring, A = _centred(group.kernel, K, group.weights[part])
             level = evidence.LevelTwo.of(A, centring, group.targets[part])
-            trace = float(np.diagonal(_one_number(base)) @ group.weights[part])
             _check_spectrum(level.form.eigenvalues, trace, group.kernel)
             self._levels[gamma, sample] = level
         return self._levels[gamma, sample]
@@ -351,9 +352,11 @@ def _centred(kernel: Kernel, K: Array, weights: Array) -> tuple[Centring, Array]
 
 
 def _check_spectrum(eigenvalues: Array, trace: float, kernel: Kernel) -> None:
-    """Raise NotPositiveDefinite if a Gram matrix has clearly negative eigenvalues."""
-    # A matrix given by the user, of this trace before centring, may have been computed in single precision.
-    tolerance = 1e-7 * (trace if kernel.untrusted else float(eigenvalues[-1]))
+    """Raise NotPositiveDefinite if a Gram matrix, of this trace before centring, has clearly negative eigenvalues."""
+    if kernel.untrusted:  # a matrix given by the user may have been computed in single precision
+        tolerance = 1e-7 * trace
+    else:
+        tolerance = max(1e-7 * float(eigenvalues[-1]), evidence.ROUNDING * trace)
     if eigenvalues[0] < -tolerance:
         raise NotPositiveDefinite(
             f"the kernel matrix is not positive semi-definite: its eigenvalues reach from {eigenvalues[0]:.3g} "

@@ -45,6 +45,9 @@ __all__ = ["N_KERNELS", "LevelTwo", "best_ridge", "choose", "log_evidence"]
 RIDGE_RANGE = (0.25, 1e6)
 #: The least noise floor: below, rounding errors dominate.
 _LEAST_FLOOR = 1e-9
+#: The ridge is also at least this multiple of the trace before centring: some tens of rounding errors of the centred
+#: matrix, whose eigenvalues are nothing else where all rows are equal. (It exceeds the least floor from 10⁵ rows on.)
+ROUNDING = 1e-14
 #: log μ and log ζ have posterior variances 2/(γ_eff − 1) and 2/(N − γ_eff) (level three). Where less than one
 #: parameter, or less than one residual, is left, that approximation fails, and rewards a useless kernel without
 #: bound; both counts are therefore taken to be at least one.
@@ -89,10 +92,9 @@ class LevelTwo:
         degrees = self.centring.total - 1.0
         return logs + degrees * np.log(fit), ridge * (inverses - degrees * norm / fit)
 
-    def grid_costs(self, scale: float, noise_floor: float | None = None) -> Array:
-        """Return the costs of all columns on the grid of ridges, shape (grid, L), computed once."""
-        grid = log_ridge_grid(scale, noise_floor)
-        key = scale, float(grid[0])
+    def grid_costs(self, grid: Array) -> Array:
+        """Return the costs of all columns on a grid of logarithms of ridges, shape (grid, L), computed once."""
+        key = float(grid[0]), float(grid[-1])
         if key not in self._grid_costs:
             self._grid_costs[key] = np.stack([self.cost(float(np.exp(point)))[0] for point in grid])
         return self._grid_costs[key]
@@ -117,8 +119,10 @@ def log_evidence(total: float, ridge: Any, fit: Array, logs: Any, inverses: Any)
 Members = Sequence[tuple[LevelTwo, Array]]
 
 
-def log_ridge_grid(scale: float, noise_floor: float | None = None) -> Array:
+def log_ridge_grid(scale: float, noise_floor: float | None = None, trace: float = 0.0) -> Array:
     """Return the logarithms of the ridges that are tried first, for kernels of this mean eigenvalue.
+
+    They are at least a rounding error of ``trace``, the trace of the kernel matrix before centring.
 
     Examples
     --------
@@ -127,7 +131,8 @@ def log_ridge_grid(scale: float, noise_floor: float | None = None) -> Array:
     >>> np.exp(log_ridge_grid(2.0, noise_floor=0.01)[[0]])
     array([0.02])
     """
-    return log_grid(float(np.log(least_ridge(scale, noise_floor))), float(np.log(RIDGE_RANGE[1] * scale)))
+    least = max(least_ridge(scale, noise_floor), ROUNDING * trace)
+    return log_grid(float(np.log(least)), float(np.log(max(RIDGE_RANGE[1] * scale, least))))
 
 
 def least_ridge(scale: float, noise_floor: float | None = None) -> float:
@@ -173,8 +178,8 @@ def best_ridge(members: Members, noise_floor: float | None = None) -> float:
         return sum(float(c.sum()) for c, _ in parts), sum(float(s.sum()) for _, s in parts)
 
     scale = float(np.mean([level.centring.bias_eigenvalue for level, _ in members]))
-    grid = log_ridge_grid(scale, noise_floor)
-    costs = sum(level.grid_costs(scale, noise_floor)[:, columns].sum(axis=1) for level, columns in members)
+    grid = log_ridge_grid(scale, noise_floor, max(level.centring.trace for level, _ in members))
+    costs = sum(level.grid_costs(grid)[:, columns].sum(axis=1) for level, columns in members)
     best = int(np.argmin(costs))
     left, right = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
     # The derivative finds the minimum to machine precision, which the cost itself cannot.
