@@ -11,7 +11,8 @@ from polymargin import SVMClassifier
 from polymargin.codebooks import CODINGS
 from polymargin.folds import training_folds
 from polymargin.kernels import Linear
-from polymargin.machines import TrainingRows, cross_validate_svm
+from polymargin.machines import TrainingRows, cross_validate_svm, cross_validation
+from polymargin.machines._hinge import solve_paths
 from polymargin.papers._codings import Hinge, compare_codings
 
 
@@ -95,6 +96,61 @@ def test_range_grows_where_the_best_lies_on_its_edge(problem):
     assert not np.isnan(each.best_score).any()
     fixed = cross_validate_svm(X, y, C=[1.0], gamma=[0.1])
     assert not fixed.on_edge.any()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_larger_C_are_left_out_where_a_machine_gave_up(problem, shared, monkeypatch):
+    X, y = problem
+    grid = {"C": 10.0 ** np.arange(-2, 5), "gamma": [0.03, 0.3, 3.0]}
+    options = {"kernel": "poly", "shared_parameters": shared, "max_extensions": 0, **grid}
+    whole = cross_validate_svm(X, y, **options)
+    assert not np.isnan(whole.scores).any()
+    n_steps = 0
+
+    def counted(*arguments):
+        nonlocal n_steps
+        paths = solve_paths(*arguments)
+        n_steps = max(n_steps, max(solution.n_iter for path in paths for solution in path))
+        return paths
+
+    monkeypatch.setattr(cross_validation, "solve_paths", counted)
+    monkeypatch.setattr(cross_validation, "STEPS", 300)
+    monkeypatch.setattr(cross_validation, "STEPS_PER_ROW", 0)
+    limited = cross_validate_svm(X, y, **options)
+    assert n_steps == 300
+    known = ~np.isnan(limited.scores)
+    assert known[..., 0].all()
+    assert not known.all()
+    # Once left out, all larger C are; what is known is what it is without a limit, but for the C where it was reached.
+    assert (np.diff(known.astype(int), axis=-1) <= 0).all()
+    next_known = np.concatenate([known[..., 1:], known[..., -1:]], axis=-1)
+    reached = np.nonzero(known & next_known)
+    np.testing.assert_array_equal(limited.scores[reached], whole.scores[reached])
+    assert not np.isnan(limited.best_score).any()
+    # A limit that the user gives leaves nothing out.
+    assert not np.isnan(cross_validate_svm(X, y, max_iter=300, **options).scores).any()
+
+
+def test_a_range_is_not_extended_where_a_machine_gave_up(problem, monkeypatch):
+    X, y = problem
+    monkeypatch.setattr(cross_validation, "STEPS", 300)
+    monkeypatch.setattr(cross_validation, "STEPS_PER_ROW", 0)
+    result = cross_validate_svm(X, y, kernel="poly", C=[1e-4, 1e-3], gamma=[0.01, 1.0], max_extensions=3)
+    assert (result.C[-1], result.gamma[-1]) == pytest.approx((0.1, 100.0))
+    # gamma = 100 gave up at the least C, gamma = 1 at 0.01, which was added.
+    known = [[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]]
+    np.testing.assert_array_equal(~np.isnan(result.scores[0, 0]), known)
+
+
+@pytest.mark.slow_without_jit
+def test_cubic_kernels_of_classes_that_overlap_take_few_steps():
+    """In the whole grid the machine of the class in the middle would take minutes."""
+    X, y = load_iris(return_X_y=True)
+    model = SVMClassifier(C=None, gamma=None, kernel="poly", coding="one-vs-all", random_state=0).fit(X, y)
+    unknown = np.isnan(model.selection_.scores[0, 0])
+    assert not unknown[0].any()
+    assert unknown[-1].any()
+    assert model.score(X, y) > 0.95
 
 
 def test_degrees_and_constants_can_be_searched(problem):

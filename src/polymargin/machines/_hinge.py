@@ -19,7 +19,7 @@ from polymargin.machines._soft import SoftLabels
 from polymargin.rows import TrainingRows
 from polymargin.solvers import _smo_kernels
 from polymargin.solvers.smo import Solution
-from polymargin.solvers.smo_dichotomies import Dichotomy, solve_dichotomies_path
+from polymargin.solvers.smo_dichotomies import Dichotomy, dichotomy_paths
 from polymargin.solvers.smo_gram import DenseGram, GramSource, LazyGram
 
 Array = NDArray[Any]
@@ -213,22 +213,24 @@ def dense_gram(kernel: Kernel, base: Array, gamma: float) -> DenseGram:
     return DenseGram(K)
 
 
-def solve_path(
+def solve_paths(
     source: GramSource,
     problems: Sequence[Dichotomy],
     scales: Sequence[float] | Array,
     options: SolverOptions,
     count: Count,
     each: float = 1.0,
+    give_up_after: int | None = None,
 ) -> list[list[Solution]]:
-    """Solve the problems in the boxes ``scale * upper``; item [k][l] is for scale k and problem l.
+    """Solve the problems in the boxes ``scale * upper``; item [l][k] is for problem l and scale k.
 
-    Every solved problem advances the count by ``each``.
+    A path ends with the first box that takes more than ``give_up_after`` steps. Every solved problem advances the count
+    by ``each``.
     """
     largest_box = max((float(np.max(problem.upper, initial=0.0)) for problem in problems), default=0.0)
     check_scale(largest_box * max(scales), source.largest)
     _announce_compilation(count.progress)
-    return solve_dichotomies_path(
+    return dichotomy_paths(
         source,
         problems,
         list(scales),
@@ -236,6 +238,7 @@ def solve_path(
         max_iter=options.max_iter,
         n_threads=options.n_threads,
         budget=int(min(GRAM_BUDGET, 0.5 * _memory.available())),
+        give_up_after=give_up_after,
         solved=lambda: count.advance(each),
     )
 

@@ -20,7 +20,7 @@ from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
 from polymargin.folds import fold_numbers, training_folds
 from polymargin.machines._expansion import ExpansionBank, assemble
-from polymargin.machines._hinge import HingeRows, SolverOptions, solve_path, weight_norms
+from polymargin.machines._hinge import HingeRows, SolverOptions, solve_paths, weight_norms
 from polymargin.machines._soft import SoftLabels
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
@@ -240,7 +240,8 @@ def _train(
             for number, without in enumerate(held_out)
         ]
         together = [problem for of_set in problems for problem in of_set]
-        found = iter(solve_path(rows.source(float(value)), together, [1.0], options, count)[0])
+        paths = solve_paths(rows.source(float(value)), together, [1.0], options, count)
+        found = (solution for (solution,) in paths)
         for number, of_set in enumerate(problems):
             own = [next(found) for _ in of_set]
             solutions[number].update(zip(columns.tolist(), own, strict=True))

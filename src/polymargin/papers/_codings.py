@@ -133,6 +133,7 @@ class Hinge:
                 folds=training_folds(rows, self.cv, self.random_state),
                 decoder=None if pools is None else resolve_decoder("hamming"),
                 max_extensions=self.max_extensions,
+                give_up=False,  # every point of a paper's grid counts
             )
             C[pool], gamma[pool] = chosen.best_C, chosen.best_gamma
         return fit_svm_bank(rows, codebook, C=C, gamma=gamma, cv=self.cv, random_state=self.random_state)

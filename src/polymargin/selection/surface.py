@@ -23,7 +23,7 @@ class GridScores:
     Attributes
     ----------
     right : ndarray
-        Weight of the correctly classified rows; NaN for choosers that were not scored.
+        Weight of the correctly classified rows; NaN for choosers and points that were not scored.
     hinge : ndarray
         Summed hinge loss, for ties.
     """
@@ -62,7 +62,8 @@ class CrossValidation:
     kernels : list of V Kernel
         The kernels.
     scores : ndarray of shape (M, V, G, n_C)
-        Share of the held-out rows that are right; NaN where a range was extended for other choosers only.
+        Share of the held-out rows that are right; NaN where a range was extended for other choosers only, and where
+        the solver gave up at a smaller C.
     fold_scores : ndarray of shape (F, M, V, G, n_C)
         The same in every fold; NaN in a fold that has no row for a machine.
     hinge : ndarray of shape (M, V, G, n_C)

@@ -251,9 +251,14 @@ class _Solver:
         self.dtype = source.dtype
 
     def path(
-        self, scales: Sequence[float], tol: float, max_iter: int, alpha0: ArrayLike | None = None
+        self,
+        scales: Sequence[float],
+        tol: float,
+        max_iter: int,
+        alpha0: ArrayLike | None = None,
+        give_up_after: int | None = None,
     ) -> list[Solution]:
-        """Return the solutions for the boxes ``scale * C``."""
+        """Return the solutions for the boxes ``scale * C``; the first that takes too many steps is the last."""
         if not all(scale > 0.0 for scale in scales):
             raise ValueError("scales must be positive")
         self._allocate(self.source.dtype)
@@ -267,14 +272,18 @@ class _Solver:
             if self._gradient_rounding() > tol:
                 self._promote()
             steps = max_iter if max_iter >= 0 else self._default_limit(tol)
+            steps = steps if give_up_after is None else min(steps, give_up_after)
             status, n_iter = self._minimise(tol, steps)
             if self.dtype == np.float32 and (status is Status.NO_PROGRESS or self._gradient_rounding() > tol):
                 self._promote()
                 status, more = self._minimise(tol, steps - n_iter)
                 n_iter += more
-            if status is Status.ITERATION_LIMIT and max_iter < 0:
+            stopped = status is Status.ITERATION_LIMIT
+            if stopped and max_iter < 0:
                 status = Status.STEP_LIMIT
             solutions.append(self._certify(status, n_iter))
+            if stopped and give_up_after is not None:
+                break
         return solutions
 
     def _allocate(self, dtype: Any) -> None:

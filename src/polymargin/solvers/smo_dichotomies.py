@@ -111,12 +111,11 @@ def solve_dichotomies_path(
     max_iter: int = -1,
     n_threads: int = 1,
     budget: int = DEFAULT_BUDGET,
-    solved: Callable[[], None] | None = None,
 ) -> list[list[Solution]]:
     """Solve every problem in the boxes ``scale * upper``; item [k][l] is for scale k and problem l.
 
     Each solution starts from the one before, best in ascending order; the parameters are those of
-    `solve_dichotomies`. ``solved`` is called, in the calling thread, whenever a problem is solved in all boxes.
+    `solve_dichotomies`.
 
     Parameters
     ----------
@@ -124,8 +123,6 @@ def solve_dichotomies_path(
         As in `solve_dichotomies`.
     scales : sequence of float
         The factors of every ``upper``.
-    solved : callable or None
-        See above.
 
     Returns
     -------
@@ -134,6 +131,54 @@ def solve_dichotomies_path(
     See Also
     --------
     solve_dichotomies : One box.
+    dichotomy_paths : Paths that may end early.
+    """
+    paths = dichotomy_paths(source, problems, scales, tol=tol, max_iter=max_iter, n_threads=n_threads,
+                            budget=budget)  # fmt: skip
+    return [[path[k] for path in paths] for k in range(len(scales))]
+
+
+def dichotomy_paths(
+    source: ArrayLike | GramSource,
+    problems: Sequence[Dichotomy],
+    scales: Sequence[float],
+    *,
+    tol: float = 1e-3,
+    max_iter: int = -1,
+    n_threads: int = 1,
+    budget: int = DEFAULT_BUDGET,
+    give_up_after: int | None = None,
+    solved: Callable[[], None] | None = None,
+) -> list[list[Solution]]:
+    """Solve every problem in the boxes ``scale * upper``; item [l][k] is for problem l and scale k.
+
+    Parameters
+    ----------
+    source, problems, scales, tol, max_iter, n_threads, budget
+        As in `solve_dichotomies_path`.
+    give_up_after : int or None
+        A path ends with the first box that is not solved within this many steps; None: no path does.
+    solved : callable or None
+        Called, in the calling thread, whenever a problem is solved in all boxes.
+
+    Returns
+    -------
+    list of lists of Solution
+        The paths; shorter than ``scales`` where they end early.
+
+    See Also
+    --------
+    solve_dichotomies_path : The same by scales.
+
+    Examples
+    --------
+    >>> x = np.array([[-2.0], [-1.0], [1.0], [3.0], [-1.5]])
+    >>> problem = Dichotomy([-1, -1, 1, 1, 1], 1.0)
+    >>> (path,) = dichotomy_paths(
+    ...     LazyGram(x, "linear"), [problem], [0.1, 1.0, 10.0, 100.0], give_up_after=3
+    ... )
+    >>> [solution.status.name for solution in path]
+    ['CONVERGED', 'CONVERGED', 'STEP_LIMIT']
     """
     scales = [float(scale) for scale in scales]
     gram = _plan(_as_source(source), problems, len(scales), n_threads, budget)
@@ -146,7 +191,7 @@ def solve_dichotomies_path(
         alpha0 = (
             None if problem.alpha0 is None else _feasible(problem.alpha0, solver.signs, scales[0] * solver.C)
         )
-        return solver.path(scales, tol, max_iter, alpha0)
+        return solver.path(scales, tol, max_iter, alpha0, give_up_after)
 
     solved = (lambda: None) if solved is None else solved
     # The largest first: a long problem that starts last would leave the other threads idle.
@@ -158,10 +203,7 @@ def solve_dichotomies_path(
     for k in order:
         paths[int(k)] = next(found)
         solved()
-    of_problems = [paths[k] for k in range(len(problems))]
-    return (
-        [list(solutions) for solutions in zip(*of_problems, strict=True)] if paths else [[] for _ in scales]
-    )
+    return [paths[k] for k in range(len(problems))]
 
 
 def _feasible(
