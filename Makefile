@@ -11,7 +11,7 @@ HINGE := $(addprefix tests/test_, smo.py single_machine.py svm.py posterior_svm.
 ESTIMATORS := $(addprefix tests/test_, lssvm_classifier.py svm.py posterior_svm.py kernel_logistic.py auto.py \
   densities.py kernels.py codebooks.py decoders.py leave_out.py lapack.py threads.py reproduction.py)
 
-.PHONY: help demo test nojit oldest lint format reproduce bench fuzz clean
+.PHONY: help demo test perturbation nojit oldest lint format reproduce bench fuzz clean
 
 help:            ## list the targets
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -21,6 +21,9 @@ demo: $(VENV)/.run      ## compare codings and decoders on the wine data
 
 test: $(VENV)/.dev lint ## lint, type check and test
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+perturbation: $(VENV)/.dev ## all perturbations of rows, units and names, with up to 3000 rows (ten minutes)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m perturbation tests/test_perturbation.py
 
 nojit: $(VENV)/.dev     ## the tests of the hinge machines with numba's compiler switched off
 	NUMBA_DISABLE_JIT=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(HINGE)
