@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from polymargin.estimators._validation import check_positive, check_rows, scale_gamma
 from polymargin.inspection.html import ChoicesMixin
-from polymargin.kernels import Kernel, Precomputed, resolve_kernel
+from polymargin.kernels import Kernel, Precomputed, Scaled, resolve_kernel
 from polymargin.machines import TrainingRows
 
 Array = NDArray[Any]
@@ -31,6 +31,8 @@ class KernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     degree: Any
     coef0: float
     random_state: Any
+    #: The widths by which columns are scaled, "learned" where a classifier can learn them, or None.
+    metric: Any = None
 
     classes_: Array
     support_: Array
@@ -39,7 +41,16 @@ class KernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     @property
     def _kernel(self) -> Kernel:
         """The kernel that the parameters name, not fitted."""
-        return resolve_kernel(self.kernel, self.degree, self.coef0)
+        return self._with_metric(resolve_kernel(self.kernel, self.degree, self.coef0))
+
+    def _with_metric(self, kernel: Kernel) -> Kernel:
+        """Return the kernel of the columns scaled by a metric that is given."""
+        if isinstance(self.metric, str):
+            raise ValueError(
+                f"metric={self.metric!r}: only LSSVMClassifier learns a metric; give its metric_, an array with a "
+                "width for every column, or None"
+            )
+        return kernel if self.metric is None else Scaled(kernel, self.metric)
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
         """Validate the input; set ``classes_`` and ``support_``, the rows of positive weight."""

@@ -266,7 +266,7 @@ class DichotomyClassifier(KernelClassifier):
         if adaptive is None:
             return resolve_codebook(self.coding, self.classes_.size, self.random_state)
         # All columns are trained with the gamma of all rows.
-        machine = clone(self).set_params(gamma=self._resolved_gamma(data.X, data.weights))
+        machine = clone(self).set_params(gamma=self._resolved_gamma(data.kernel.scaled(data.X), data.weights))
         train = self._column_trainer(machine, data, notes(progress))
         machines = Count(progress, "growing the codebook", "machines", total=None)
 

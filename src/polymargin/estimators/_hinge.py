@@ -78,7 +78,9 @@ class HingeClassifier(DichotomyClassifier):
             return 1.0
         # From the different rows, in their order: rounding would else tell copies of a row from its weight.
         rows = data.contents()
-        return self._resolved_gamma(data.X[rows.first], np.bincount(rows.inverse, data.weights))
+        return self._resolved_gamma(
+            data.kernel.scaled(data.X[rows.first]), np.bincount(rows.inverse, data.weights)
+        )
 
     def _solver_options(self) -> SolverOptions:
         from polymargin.machines.svm import SolverOptions

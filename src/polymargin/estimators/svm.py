@@ -56,6 +56,9 @@ default="one-vs-one"
     selection : {"cv", None}, default="cv"
         How C and gamma are selected where they are None: by cross-validated accuracy on a grid that grows where the
         best point lies on its edge. None: both must be given.
+    metric : array-like of shape (n_features,) or None, default=None
+        The widths of the columns: column j is multiplied by ``metric[j]`` before the kernel compares rows, for example
+        those that `LSSVMClassifier` with ``metric="learned"`` has found, its ``metric_``.
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. False has each machine choose its own by its own
         accuracy, as Van Gestel et al. (2002) do.
@@ -169,6 +172,7 @@ default="one-vs-one"
         coding: Any = "one-vs-one",
         decoding: Any = "hamming",
         selection: str | None = "cv",
+        metric: Any = None,
         shared_parameters: bool = True,
         class_weight: Any = None,
         priors: Any = None,
@@ -187,6 +191,7 @@ default="one-vs-one"
         self.coding = coding
         self.decoding = decoding
         self.selection = selection
+        self.metric = metric
         self.shared_parameters = shared_parameters
         self.class_weight = class_weight
         self.priors = priors

@@ -16,6 +16,7 @@ from polymargin.kernels.laplacian import Laplacian
 from polymargin.kernels.linear import Linear
 from polymargin.kernels.polynomial import Polynomial
 from polymargin.kernels.rbf import RBF
+from polymargin.kernels.scaled import Scaled
 
 __all__ = [
     "RBF",
@@ -27,6 +28,7 @@ __all__ = [
     "Linear",
     "Polynomial",
     "Precomputed",
+    "Scaled",
     "resolve_kernel",
 ]
 

@@ -57,6 +57,21 @@ class Kernel(ABC):
         """
         return type(self).__name__.lower()
 
+    def scaled(self, X: Any) -> Any:
+        """Return the rows as the kernel compares them: with scaled columns, if it has a metric.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows.
+
+        Returns
+        -------
+        X : array-like or sparse matrix of shape (n, d)
+            The rows themselves, but for `Scaled`.
+        """
+        return X
+
     @abstractmethod
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the base matrix, shape (n, m), between the rows of X and of Z (X itself when None).

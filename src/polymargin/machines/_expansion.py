@@ -81,9 +81,10 @@ class ExpansionBank:
         if not self.support.size:
             return margins
         if self.vectors is not None and lazy_kernel(self.kernel, X, self.vectors):
+            scaled = self.kernel.scaled(X)
             for group in self._groups:
                 gram = lazy_gram(self.kernel, self.vectors, group.gamma, np.float64)
-                margins[:, group.columns] = group.expansion.decision_values(gram, X, self._n_threads)
+                margins[:, group.columns] = group.expansion.decision_values(gram, scaled, self._n_threads)
             return margins
         for rows, base in self._base_blocks(X):
             for group in self._groups:

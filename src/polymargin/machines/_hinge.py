@@ -198,7 +198,7 @@ def lazy_gram(kernel: Kernel, X: Array, gamma: float, dtype: Any = None) -> Lazy
         dtype = np.float32 if _SINGLE[0] < largest < _SINGLE[1] else np.float64
     arguments = kernel.smo_arguments()
     assert arguments is not None
-    return LazyGram(X, gamma=gamma, dtype=dtype, **arguments)
+    return LazyGram(kernel.scaled(X), gamma=gamma, dtype=dtype, **arguments)
 
 
 def dense_gram(kernel: Kernel, base: Array, gamma: float) -> DenseGram:

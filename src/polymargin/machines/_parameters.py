@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymargin._progress import Count, Progress
-from polymargin.kernels import Linear
 from polymargin.kernels._base import weighted_moments
 from polymargin.machines._gram import GroupEvidence, GroupGram, Selection
 from polymargin.rows import TrainingRows
@@ -120,8 +119,8 @@ def _level_two(levels: list[GroupEvidence], number: int, gamma: float, sample: b
 
 def _natural_ridge(data: TrainingRows) -> float:
     """Return the mean of K(x, x), the natural unit of the ridge for a kernel without gamma."""
-    if isinstance(data.kernel, Linear):  # about the mean of the rows: a shift does not change the machines
-        size = float(weighted_moments(data.X, data.weights)[1].sum())
+    if data.kernel.parts == ("products",):  # about the mean of the rows: a shift does not change the machines
+        size = float(weighted_moments(data.kernel.scaled(data.X), data.weights)[1].sum())
     else:
         own = data.kernel.diagonal(data.X)
         size = float(data.weights @ np.abs(own) / data.weights.sum())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.kernels import Kernel
+from polymargin.kernels import Kernel, Scaled
 from polymargin.onnx._graph import Array, Value
 
 __all__ = [
@@ -28,8 +28,19 @@ _NAMES = "linear, poly, rbf, laplacian, exponential or blend"
 
 def base(kernel: Kernel, x: Value, rows: Any) -> Base:
     """Return the base matrices between new rows and training rows; each is computed once in a graph."""
-    rows = dense(rows)
+    x, rows = _scaled(kernel, x), kernel.scaled(dense(rows))
     return tuple(_part(kind, kernel.centre, x, rows) for kind in _parts(kernel))
+
+
+def _scaled(kernel: Kernel, x: Value) -> Value:
+    """Return new rows as the kernel compares them; once in a graph."""
+    if not isinstance(kernel, Scaled):
+        return x
+    key = ("scaled", x.name, kernel.widths.tobytes())
+    memo = x.graph.memo
+    if key not in memo:
+        memo[key] = x * kernel.widths
+    return memo[key]
 
 
 def _part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
@@ -76,7 +87,7 @@ def _new_part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
 
 def features(kernel: Kernel, x: Value, d: int, unit: float) -> Value:
     """Return the features of new rows of d columns, shape (n, D), as `Kernel.features` does; once in a graph."""
-    terms = kernel.feature_terms(d)
+    x, terms = _scaled(kernel, x), kernel.feature_terms(d)
     if terms is None:
         return x
     centre = None if kernel.centre is None else kernel.centre.tobytes()
@@ -101,7 +112,7 @@ def take(base: Base, places: Array) -> Base:
 
 def base_diagonal(kernel: Kernel, x: Value) -> Base:
     """Return the base of every new row with itself, of shape (n, 1)."""
-    kinds = _parts(kernel)
+    x, kinds = _scaled(kernel, x), _parts(kernel)
     if kinds != ("products",):
         return (x.take(np.array([0])) * 0.0,) * len(kinds)
     return ((x if kernel.centre is None else x - kernel.centre).square().sum(keepdims=True),)

@@ -44,6 +44,9 @@ class SearchSettings:
         the better of two is often a matter of chance, and C of least PRESS is the safe choice.
     folds : int
         The folds of the nested outputs, by which kernels and C are compared and the log-loss is stated.
+    rounds, damping : int, float
+        A learned metric multiplies the width of every column by a power, half of ``damping``, of the machines' mean
+        squared gradient along it, at most ``rounds`` times.
     """
 
     octaves: tuple[int, ...] = tuple(range(-9, 7, 3))
@@ -58,6 +61,8 @@ class SearchSettings:
     smaller: tuple[float, ...] = (1.0, 16.0, 256.0)
     significance: float = 2.0
     folds: int = 5
+    rounds: int = 3
+    damping: float = 0.5
 
     def __post_init__(self) -> None:
         if not self.smaller or self.smaller[0] != 1.0:

@@ -1,0 +1,243 @@
+"""A learned metric: every column is scaled by how steep the machines are along it.
+
+A round takes the machines' mean squared gradient along every column (the diagonal of the average gradient outer
+product), multiplies the column's width by a power of it, selects C and gamma anew, and trains the machines of the
+scaled columns.
+
+The metric has seen the labels of all rows, so that leave-one-out outputs of the scaled rows are not honest. Every round
+is therefore repeated without each fold, metric and machines, and judged by the nested outputs that this gives: the
+decoder of a fold is fitted to leave-one-out outputs within the other folds, and its log-loss is that of the fold, whose
+labels neither it, nor the machines, nor the metric have seen. From the same outputs the final decoder learns how far
+its probabilities can be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin._progress import Count, Progress
+from polymargin.codebooks import Codebook
+from polymargin.kernels import Kernel, Scaled
+from polymargin.kernels._base import weighted_moments
+from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_bank
+from polymargin.machines.lssvm_training import select
+from polymargin.outputs import Nested
+from polymargin.selection.settings import SearchSettings
+from polymargin.solvers.gradients import mean_squared_gradients
+
+Array = NDArray[Any]
+
+#: The lattice of gamma of a round lies around the gamma of the last one, in octaves. A round changes the scale of the
+#: rows, which the natural gamma follows, more than the shape of the kernel.
+_AROUND = (-3, 0, 3)
+
+
+@dataclass(frozen=True)
+class Round:
+    """The machines of a metric.
+
+    Attributes
+    ----------
+    number : int
+        The number of times that widths were learned.
+    widths : ndarray of shape (d,)
+        The widths of the columns.
+    bank : LSSVMBank
+        The machines of the scaled columns, with nested outputs.
+    without : list of LSSVMBank or None
+        The machines of the folds: metric and machines learned without the rows of the fold; None for a fold that holds
+        all rows of a class.
+    loss : float
+        The loss on rows that neither metric, nor machines, nor decoder have seen.
+    """
+
+    number: int
+    widths: Array
+    bank: LSSVMBank
+    without: list[LSSVMBank | None]
+    loss: float
+
+
+def learn_metric(
+    rows: TrainingRows,
+    codebook: Codebook,
+    kernel: Kernel,
+    *,
+    C: Array,
+    gamma: Array,
+    given: dict[str, Any],
+    criterion: dict[str, Any],
+    loss: Callable[[LSSVMBank], float],
+    least: float,
+    settings: SearchSettings,
+    progress: Progress | None = None,
+) -> list[Round]:
+    """Return the rounds, the first of which has all widths equal.
+
+    They end where the same gain once more in every round to come would not lower the loss below the least so far.
+
+    Parameters
+    ----------
+    rows : TrainingRows
+        The rows to learn from.
+    codebook : Codebook
+        The dichotomies.
+    kernel : Kernel
+        The kernel of the scaled columns, not fitted.
+    C, gamma : ndarray of shape (L,)
+        The parameters of the first round.
+    given : dict
+        The arguments ``C``, ``gamma`` and ``smaller`` of `select_around`, for the rounds that follow.
+    criterion : dict
+        The other arguments of a selection of C and gamma.
+    loss : callable (LSSVMBank) -> float
+        Returns the loss of machines by their nested outputs.
+    least : float
+        The loss of the best machines without a metric.
+    settings : SearchSettings
+        The number of rounds, the damping and the folds.
+    progress : callable or None
+        Called with every round.
+
+    Returns
+    -------
+    list of Round
+    """
+    count = Count(progress, "learning the metric", "rounds")
+    count.expect(settings.rounds + 1)
+    numbers = rows.deal.fold_numbers(settings.folds)
+    folds = _kept_rows(rows.class_index, numbers)
+    rounds: list[Round] = []
+    widths = [np.ones(rows.X.shape[1])] * (len(folds) + 1)
+    for number in range(settings.rounds + 1):
+        scaled = _with_kernel(rows, Scaled(kernel, widths[0]))
+        workspace = Workspace(scaled)
+        if number:
+            C, gamma = select_around(workspace, codebook, rounds[-1].bank, **given, criterion=criterion)
+        fixed: dict[str, Any] = {"C": C, "gamma": gamma, "keep_factors": False, **criterion}
+        whole = fit_lssvm_bank(scaled, codebook, workspace=workspace, **fixed)
+        without = [
+            None
+            if kept is None
+            else fit_lssvm_bank(_with_kernel(rows.take(kept), Scaled(kernel, each)), codebook, **fixed)
+            for kept, each in zip(folds, widths[1:], strict=True)
+        ]
+        whole = replace(whole, nested=_nested(whole, without, folds, numbers))
+        rounds.append(Round(number, widths[0], whole, without, loss(whole)))
+        count.advance()
+        if number:
+            gain = rounds[-2].loss - rounds[-1].loss
+            if gain <= 0.0 or rounds[-1].loss - gain * (settings.rounds - number) >= least:
+                break
+            least = min(least, rounds[-1].loss)
+        if number == settings.rounds:
+            break
+        widths = [
+            each if bank is None else _learned(each, bank, settings.damping)
+            for each, bank in zip(widths, [whole, *without], strict=True)
+        ]
+    return rounds
+
+
+def _kept_rows(class_index: Array, numbers: Array) -> list[Array | None]:
+    """Return the rows outside every fold, None where a class is missing; rows alone in their class are outside all."""
+    alone = np.bincount(class_index)[class_index] == 1
+    n_classes = np.unique(class_index).size
+    kept = [np.flatnonzero((numbers != fold) | alone) for fold in range(int(numbers.max()) + 1)]
+    return [rows if np.unique(class_index[rows]).size == n_classes else None for rows in kept]
+
+
+def _with_kernel(rows: TrainingRows, kernel: Kernel) -> TrainingRows:
+    """Return the rows with a kernel that is fitted to them."""
+    return replace(rows, kernel=kernel.fitted(rows.X, rows.weights))
+
+
+def select_around(
+    workspace: Workspace,
+    codebook: Codebook,
+    last: LSSVMBank,
+    *,
+    C: float | None,
+    gamma: float | None,
+    smaller: float,
+    criterion: dict[str, Any],
+) -> tuple[Array, Array]:
+    """Return C and gamma, shape (L,) each, searched around those of machines with other widths.
+
+    Parameters
+    ----------
+    workspace : Workspace
+        The rows, with the kernel of their scaled columns.
+    codebook : Codebook
+        The dichotomies.
+    last : LSSVMBank
+        The machines with other widths.
+    C, gamma : float or None
+        Those that are given.
+    smaller : float
+        The factor by which C is smaller than the C of least PRESS.
+    criterion : dict
+        The other arguments of the selection.
+
+    Returns
+    -------
+    C, gamma : ndarray of shape (L,)
+    """
+    unit = last.kernel.unit_gamma(last.data.X, last.data.weights)
+    octave = float(np.median(np.log2(last.gamma / unit)))
+    settings = replace(criterion["settings"], octaves=tuple(octave + step for step in _AROUND))
+    Cs, gammas = select(workspace, codebook, C=C, gamma=gamma, **{**criterion, "settings": settings})
+    return (Cs / smaller if C is None else Cs), gammas
+
+
+def _learned(widths: Array, bank: LSSVMBank, damping: float) -> Array:
+    """Return the widths of the next round, by the gradients of the machines of this one."""
+    squares = _squared_gradients(bank)
+    if not squares.any():
+        return widths
+    learned = widths * (squares / squares.max()) ** (damping / 2.0)
+    # The mean squared distance between rows stays the same, so that a gamma that is given keeps its meaning.
+    variances = weighted_moments(bank.data.X, bank.data.weights)[1]
+    return learned * np.sqrt(variances.sum() / (np.square(learned) @ variances))
+
+
+def _squared_gradients(bank: LSSVMBank) -> Array:
+    """Return the mean squared gradient of the machines along every scaled column, over the rows of each, shape (d,)."""
+    kernel = bank.kernel
+    inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
+    used = (bank.codebook.targets(bank.data.class_index) != 0) * bank.data.weights[:, np.newaxis]
+    squares = mean_squared_gradients(
+        inner, kernel.scaled(bank.data.X), bank.dual_coef.T, bank.gamma, weights=used
+    )
+    return used.sum(axis=0) @ squares / used.sum()
+
+
+def relevance(bank: LSSVMBank) -> Array:
+    """Return the share of every column in the squared gradients of the machines, shape (d,), which sums to one.
+
+    Gradients are taken in standard deviations of the columns. Zeros if no machine depends on any column.
+    """
+    squares = _squared_gradients(bank)
+    if isinstance(bank.kernel, Scaled):
+        squares = squares * np.square(bank.kernel.widths)
+    squares = squares * weighted_moments(bank.data.X, bank.data.weights)[1]
+    total = squares.sum()
+    return squares / total if total > 0.0 else squares
+
+
+def _nested(
+    whole: LSSVMBank, without: list[LSSVMBank | None], folds: list[Array | None], numbers: Array
+) -> Nested:
+    """Return the outputs of the machines of the folds for all rows."""
+    margins = np.tile(whole.honest_margins, (len(folds), 1, 1))
+    for fold, (bank, kept) in enumerate(zip(without, folds, strict=True)):
+        if bank is not None and kept is not None:
+            held = np.setdiff1d(np.arange(numbers.size), kept)
+            margins[fold, kept] = bank.honest_margins
+            margins[fold, held] = bank.margins(whole.data.X[held])
+    return Nested(numbers, margins)

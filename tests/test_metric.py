@@ -1,0 +1,289 @@
+"""A metric: widths of the columns, given or learned, and what the machines depend on."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from naive import kernel_matrix
+from polymargin import LSSVMClassifier, SVMClassifier
+from polymargin.datasets import make_waveform
+from polymargin.estimators._metric import relevance
+from polymargin.kernels import RBF, Blend, Exponential, Laplacian, Linear, Polynomial, Precomputed, Scaled
+from polymargin.persistence import load, save
+
+WIDTHS = np.array([2.0, 0.5, 0.0, 1.0])
+KERNELS = [RBF(), Laplacian(), Exponential(), Blend(), Polynomial(2), Polynomial(2, centred=True), Linear()]
+
+
+def rows(n, seed=0, d=4):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def noisy_columns(n, n_noise, seed):
+    """Two classes that depend on two columns, among columns of noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2 + n_noise))
+    y = (np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n) > 0).astype(int)
+    return X, y
+
+
+def log_loss(model, X, y):
+    return -model.predict_log_proba(X)[np.arange(y.size), y].mean()
+
+
+@pytest.fixture(scope="module")
+def learned():
+    X, y = noisy_columns(250, 15, 0)
+    return LSSVMClassifier(metric="learned").fit(X, y)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_scaled_kernel_is_the_kernel_of_scaled_columns(kernel, as_sparse):
+    X, Z, weights = rows(12), rows(5, 1), np.ones(12)
+    convert = sparse.csr_array if as_sparse else np.asarray
+    if as_sparse and isinstance(kernel, Polynomial) and kernel.centred:
+        convert = sparse.csr_matrix
+    scaled = Scaled(kernel, WIDTHS).fitted(convert(X), weights)
+    plain = kernel.fitted(X * WIDTHS, weights)
+    assert_allclose(scaled.gram(convert(X), gamma=0.3), plain.gram(X * WIDTHS, gamma=0.3), atol=1e-12)
+    assert_allclose(
+        scaled.gram(convert(Z), convert(X), gamma=0.3),
+        plain.gram(Z * WIDTHS, X * WIDTHS, gamma=0.3),
+        atol=1e-12,
+    )
+    assert_allclose(scaled.diagonal(convert(X), 0.3), plain.diagonal(X * WIDTHS, 0.3), atol=1e-12)
+    assert scaled.unit_gamma(convert(X), weights) == pytest.approx(plain.unit_gamma(X * WIDTHS, weights))
+    assert scaled.name == kernel.name
+
+
+def test_scaled_kernel_against_the_oracle():
+    X, Z = rows(6), rows(3, 1)
+    expected = kernel_matrix("rbf", X * WIDTHS, Z * WIDTHS, gamma=0.7)
+    assert_allclose(Scaled(RBF(), WIDTHS).gram(X, Z, gamma=0.7), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "widths",
+    [[[1.0, 2.0]], [], [1.0, -1.0], [1.0, np.nan], [np.inf, 1.0], [0.0, 0.0], ["a", "b"], 3.0],
+)
+def test_widths_that_cannot_scale_are_refused(widths):
+    with pytest.raises(ValueError, match="width"):
+        Scaled(RBF(), widths)
+
+
+def test_a_metric_needs_columns():
+    with pytest.raises(ValueError, match="precomputed"):
+        Scaled(Precomputed(), [1.0])
+    K = rows(10) @ rows(10).T
+    y = np.arange(10) % 2
+    for metric in ("learned", np.ones(10)):
+        with pytest.raises(ValueError, match="metric"):
+            LSSVMClassifier(kernel="precomputed", metric=metric).fit(K, y)
+
+
+@pytest.mark.parametrize("estimator", [LSSVMClassifier(), SVMClassifier()], ids=["ls-svm", "svm"])
+@pytest.mark.parametrize("metric", [np.ones(3), "learn", -np.ones(4)])
+def test_bad_metrics_are_refused_by_estimators(estimator, metric):
+    if isinstance(estimator, SVMClassifier) and isinstance(metric, str):
+        metric = "learned"
+    with pytest.raises(ValueError, match=r"metric|widths"):
+        clone(estimator).set_params(metric=metric).fit(rows(30), np.arange(30) % 2)
+
+
+@pytest.mark.parametrize("gamma", [None, "scale", 0.2])
+@pytest.mark.parametrize("kernel", ["rbf", "exponential", "blend", "poly", "linear"])
+def test_given_widths_are_scaled_columns_least_squares(kernel, gamma):
+    X, y = load_iris(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    given = LSSVMClassifier(kernel=kernel, gamma=gamma, metric=WIDTHS).fit(X, y)
+    scaled = LSSVMClassifier(kernel=kernel, gamma=gamma).fit(X * WIDTHS, y)
+    # Folds are dealt by the content of the rows, so that only the machines are the same.
+    assert_allclose(given.margins(X), scaled.margins(X * WIDTHS), atol=1e-6)
+    assert_allclose(given.metric_, WIDTHS)
+    assert scaled.metric_ is None
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly", "linear"])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array])
+def test_given_widths_are_scaled_columns_hinge(kernel, convert):
+    X, y = load_iris(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    given = SVMClassifier(kernel=kernel, metric=WIDTHS, tol=1e-6).fit(convert(X), y)
+    scaled = SVMClassifier(kernel=kernel, tol=1e-6).fit(convert(X * WIDTHS), y)
+    assert_allclose(given.margins(convert(X)), scaled.margins(convert(X * WIDTHS)), atol=1e-4)
+
+
+def test_relevance_is_the_share_of_the_squared_slopes():
+    """A linear machine is as steep everywhere, so that its relevance is known."""
+    X, y = load_iris(return_X_y=True)
+    X = X * [1.0, 10.0, 0.1, 1.0]
+    model = LSSVMClassifier(kernel="linear", coding="one-vs-all").fit(X, y)
+    slopes = model.bank_.dual_coef @ X
+    expected = (slopes**2).sum(axis=0) * X.var(axis=0)
+    assert_allclose(model.feature_relevance_, expected / expected.sum(), atol=1e-9)
+
+
+def test_relevance_against_finite_differences():
+    """Machines of pairs of classes are judged on the rows of their classes, by the chain rule of the widths."""
+    X, y = load_iris(return_X_y=True)
+    model = LSSVMClassifier(kernel="rbf", metric=WIDTHS).fit(X, y)
+    used = model.codebook_.targets(np.searchsorted(model.classes_, y)) != 0
+    expected = np.zeros(4)
+    for j in range(4):
+        step = 1e-5 * np.eye(4)[j]
+        slopes = (model.margins(X + step) - model.margins(X - step)) / 2e-5
+        expected[j] = np.square(slopes)[used].sum() * X[:, j].var()
+    assert_allclose(model.feature_relevance_, expected / expected.sum(), atol=1e-6)
+
+
+def test_relevance_does_not_depend_on_units():
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    widths = np.geomspace(0.1, 10.0, 13)
+    one = LSSVMClassifier(kernel="rbf", gamma=0.1, C=10.0).fit(X, y).feature_relevance_
+    other = LSSVMClassifier(kernel="rbf", gamma=0.1, C=10.0, metric=1.0 / widths).fit(X * widths, y)
+    assert_allclose(other.feature_relevance_, one, atol=1e-9)
+    assert one.sum() == pytest.approx(1.0)
+
+
+def test_a_kernel_that_is_a_function_has_no_relevance():
+    X, y = load_iris(return_X_y=True)
+    model = LSSVMClassifier(kernel=lambda A, B: A @ B.T).fit(X, y)
+    assert not hasattr(model, "feature_relevance_")
+    with pytest.raises(ValueError, match="gradient"):
+        LSSVMClassifier(kernel=lambda A, B: A @ B.T, metric="learned").fit(X, y)
+
+
+def test_columns_of_noise_fade(learned):
+    X, y = noisy_columns(250, 15, 0)
+    new, labels = noisy_columns(2000, 15, 1)
+    plain = LSSVMClassifier().fit(X, y)
+    assert learned.metric_results_["chosen"].index(True) > 0
+    assert learned.feature_relevance_[:2].sum() > 0.85
+    assert plain.feature_relevance_[:2].sum() < learned.feature_relevance_[:2].sum()
+    assert learned.metric_[:2].min() > learned.metric_[2:].max()
+    assert log_loss(learned, new, labels) < 0.9 * log_loss(plain, new, labels)
+    assert learned.feature_relevance_std_.shape == (17,)
+
+
+def test_the_stated_log_loss_of_a_learned_metric_is_true(learned):
+    new, labels = noisy_columns(5000, 15, 1)
+    assert learned.loo_log_loss_ == pytest.approx(log_loss(learned, new, labels), abs=0.05)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_metric_is_learned_from_noise(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(60, 100)), rng.permutation(np.arange(60) % 2)
+    model = LSSVMClassifier(metric="learned").fit(X, y)
+    new, labels = rng.normal(size=(2000, 100)), np.arange(2000) % 2
+    assert model.loo_log_loss_ > log_loss(model, new, labels) - 0.06
+    assert log_loss(model, new, labels) < 0.75
+
+
+def test_last_digits_unit_and_order_do_not_matter():
+    X, y = noisy_columns(150, 6, 0)
+    new = noisy_columns(50, 6, 1)[0]
+    rng = np.random.default_rng(0)
+    order = rng.permutation(150)
+    expected = LSSVMClassifier(metric="learned").fit(X, y)
+    changes = [
+        (X * (1.0 + 1e-9 * rng.normal(size=X.shape)), y, new),
+        (3.0 * X, y, 3.0 * new),
+        (X[order], y[order], new),
+    ]
+    for X_changed, y_changed, new_changed in changes:
+        model = LSSVMClassifier(metric="learned").fit(X_changed, y_changed)
+        assert_allclose(model.predict_proba(new_changed), expected.predict_proba(new), atol=1e-6)
+
+
+def test_a_constant_column_has_no_relevance():
+    X, y = noisy_columns(120, 3, 0)
+    X[:, 4] = 7.0
+    model = LSSVMClassifier(metric="learned").fit(X, y)
+    assert model.feature_relevance_[4] == 0.0
+    assert np.isfinite(model.predict_log_proba(X)).all()
+
+
+def test_all_rows_equal():
+    y = np.arange(30) % 3
+    model = LSSVMClassifier(metric="learned").fit(np.ones((30, 2)), y)
+    assert_allclose(model.predict_proba(np.ones((1, 2))), np.full((1, 3), 1 / 3), atol=0.02)
+    assert_allclose(model.feature_relevance_, 0.0)
+
+
+@pytest.mark.parametrize("parameters", [
+    {"coding": "one-vs-all"},
+    {"kernel": "exponential"},
+    {"kernel": "poly", "degree": 2},
+    {"decoding": "bayes"},
+    {"decoding": "hamming"},
+    {"selection": "evidence", "kernel": "rbf"},
+    {"C": 1.0, "gamma": 0.5},
+    {"shared_parameters": False},
+], ids=str)  # fmt: skip
+def test_a_metric_is_learned_with_every_parameter(parameters):
+    X, y = noisy_columns(120, 5, 0)
+    y = y + (X[:, 1] > 1.0)
+    model = LSSVMClassifier(metric="learned", **parameters).fit(X, y)
+    assert len(model.metric_results_["loss"]) > 1
+    assert model.score(X, y) > 0.7
+
+
+def test_weights_soft_labels_groups_and_rows_alone_in_their_class():
+    X, y = noisy_columns(100, 5, 0)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 100)
+    one = LSSVMClassifier(metric="learned").fit(X, y, sample_weight=weights)
+    other = LSSVMClassifier(metric="learned").fit(X, y, sample_weight=7.0 * weights)
+    assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=1e-6)
+    LSSVMClassifier(metric="learned").fit(X, np.eye(2)[y] * 0.8 + 0.1)
+    LSSVMClassifier(metric="learned").fit(X, y, groups=np.arange(100) // 2)
+    y[0] = 2
+    assert LSSVMClassifier(metric="learned").fit(X, y).score(X, y) > 0.7
+
+
+def test_a_sample_serves_many_rows():
+    X, y = make_waveform(1500, random_state=0)
+    model = LSSVMClassifier(metric="learned").fit(X, y)
+    assert model.metric_results_["n_rows"][0] < 1500
+
+
+def test_model_files_keep_the_metric(learned, tmp_path):
+    new = noisy_columns(20, 15, 1)[0]
+    save(learned, tmp_path / "model.polymargin")
+    loaded = load(tmp_path / "model.polymargin")
+    assert (loaded.predict_proba(new) == learned.predict_proba(new)).all()
+    assert (loaded.metric_ == learned.metric_).all()
+
+
+@pytest.mark.parametrize("estimator", [
+    LSSVMClassifier(metric="learned"),
+    LSSVMClassifier(kernel="poly", degree=2, metric=np.array([2.0, 0.0, *np.ones(11)])),
+    SVMClassifier(metric=np.array([2.0, 0.0, *np.ones(11)])),
+], ids=["learned", "poly", "svm"])  # fmt: skip
+def test_onnx_keeps_the_metric(estimator):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("skl2onnx")
+    from polymargin.onnx import to_onnx
+
+    X, y = load_wine(return_X_y=True)
+    model = make_pipeline(StandardScaler(), clone(estimator)).fit(X, y)
+    session = onnxruntime.InferenceSession(to_onnx(model, float64=True).SerializeToString())
+    label, found = session.run(None, {"X": X})
+    assert (label == model.predict(X)).all()
+    if hasattr(model, "predict_proba"):
+        assert_allclose(found, model.predict_proba(X), atol=1e-9)
+
+
+def test_relevance_of_a_machine_without_signal_is_zero():
+    X = rows(20)
+    model = LSSVMClassifier(kernel="rbf", C=1.0, gamma=1.0, selection=None).fit(X, np.arange(20) % 2)
+    bank = model.bank_
+    object.__setattr__(bank, "dual_coef", np.zeros_like(bank.dual_coef))
+    assert (relevance(bank) == 0.0).all()
