@@ -8,10 +8,12 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from scipy.linalg import LinAlgWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
 import naive
 from conftest import blobs
-from polymargin import LSSVMClassifier
+from polymargin import AutoKernelClassifier, LSSVMClassifier
 from polymargin.codebooks import one_vs_all, one_vs_one
 from polymargin.kernels import Blend, Polynomial, resolve_kernel
 from polymargin.machines import TrainingRows, fit_lssvm_bank
@@ -88,6 +90,27 @@ def test_a_machine_at_a_huge_C_warns_once_and_says_what_to_do():
     assert len(caught) == 1
     assert re.search(r"leave only 3 correct digits.*a smaller C.*StandardScaler", str(caught[0].message))
     assert caught[0].filename == __file__
+
+
+def test_the_warning_names_the_line_that_called_a_pipeline():
+    X, y = nearly_equal_rows(200)
+    model = LSSVMClassifier(C=1e10, kernel="rbf", gamma=0.1)
+    for search in (
+        make_pipeline("passthrough", model),
+        GridSearchCV(model, {"C": [1e14]}, cv=2, refit=False),
+    ):
+        with pytest.warns(LinAlgWarning) as caught:
+            search.fit(X, y)
+        assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_pool_warns_once(n_jobs):
+    X, y = nearly_equal_rows(200)
+    members = [LSSVMClassifier(C=C, kernel="rbf", gamma=0.1) for C in (1e10, 1e12)]
+    with pytest.warns(LinAlgWarning) as caught:
+        AutoKernelClassifier(members, n_jobs=n_jobs).fit(X, y)
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 @pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all", "adaptive"])

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
+from polymargin._warnings import Warned, collected, warn_once
 from polymargin.decoders._base import FOLDS, prior_shift, reweighted
 from polymargin.estimators._base import ProbabilisticMixin
 from polymargin.estimators._pool import pool_weights, pooled
@@ -251,11 +252,13 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         fits = Parallel(n_jobs=n_jobs, return_as="generator" if n_jobs == 1 else "list")(
             delayed(_fitted)(member, rows, self.n_jobs if n_jobs == 1 else None) for member in members
         )
-        fitted, honest = [], []
-        for member, log_proba in fits:
+        fitted, honest, warned = [], [], []
+        for member, log_proba, warnings in fits:
             fitted.append(member)
             honest.append(log_proba)
+            warned.append(warnings)
             count.advance()
+        warn_once(warned)
         for member, given in zip(fitted, members, strict=True):
             _share_rows(fitted[0], member, given)
         return fitted, honest
@@ -310,18 +313,22 @@ class _MemberRows:
     groups: Any
 
 
-def _fitted(member: LSSVMClassifier, rows: _MemberRows, n_jobs: int | None) -> tuple[LSSVMClassifier, Array]:
-    """Fit a member, here or in another process; return it with its honest log-probabilities.
+def _fitted(
+    member: LSSVMClassifier, rows: _MemberRows, n_jobs: int | None
+) -> tuple[LSSVMClassifier, Array, list[Warned]]:
+    """Fit a member, here or in another process; return it, its honest log-probabilities and what it warned of.
 
     Unless the member has its own number of jobs, it may use `n_jobs`.
     """
     own = member.n_jobs
     member.n_jobs = n_jobs if own is None else own
     try:
-        member.fit(rows.X, rows.y, rows.sample_weight, rows.groups)
+        with collected() as warned:
+            member.fit(rows.X, rows.y, rows.sample_weight, rows.groups)
+            log_proba = member._honest()[1]
     finally:
         member.n_jobs = own
-    return member, member._honest()[1]
+    return member, log_proba, warned
 
 
 def _share_rows(first: LSSVMClassifier, member: LSSVMClassifier, given: LSSVMClassifier) -> None:
