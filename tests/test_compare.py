@@ -92,6 +92,15 @@ def test_estimators_that_are_fitted_together_differ_in_coding_and_decoding_only(
         fit_together([LSSVMClassifier(), SVMClassifier()], split[0], split[2])
 
 
+def test_estimators_that_are_fitted_together_have_the_same_folds(split):
+    for random_state in (np.random.RandomState(0), "zero"):
+        models = [
+            LSSVMClassifier(random_state=random_state, decoding=name) for name in ("softmax", "coupling")
+        ]
+        with pytest.raises(ValueError, match="random_state must be a number or None"):
+            fit_together(models, split[0], split[2])
+
+
 def test_order_of_classes_numbers_the_minimal_code(split):
     X_train, X_test, y_train, y_test = split
     common = {"codings": ["minimal"], "decodings": {"plain": Bayes(noise="model")}, "kernel": "linear"}
@@ -273,6 +282,13 @@ def test_command_with_several_machines(iris_file):
     assert all(score["accuracy"]["mean"] > 0.85 for score in scores)
 
 
+def test_the_title_says_that_a_pool_has_its_own_kernels(iris_file):
+    few = ("-r", 1, "-c", "minimal", "-d", "bayes", "-k", "linear")
+    result = run(iris_file, *few, "-m", "ls-svm", "-m", "auto")
+    assert result.exit_code == 0, result.stderr
+    assert "linear kernel, auto with its own" in " ".join(result.stdout.split())
+
+
 QUICK = ("-c", "minimal", "-d", "bayes", "-k", "linear", "--json")
 
 
@@ -364,6 +380,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
         (["nosuch"], "no dataset 'nosuch'"),
         (["nosuch.csv"], "no file nosuch.csv"),
         (["wine", "-k", "cosine"], "unknown kernel 'cosine'"),
+        (["wine", "-m", "auto", "-k", "poly"], "--kernel poly would change nothing"),
         (["wine", "-m", "knn"], "unknown machine 'knn'"),
         (["wine", "-m", "svm", "-d", "bayes", "-r", "1"], "support vector machines have no variances"),
         (["wine", "-c", "all-vs-all"], "unknown coding 'all-vs-all'"),

@@ -91,7 +91,7 @@ def command(
         typer.Option(
             "--kernel",
             "-k",
-            help=f"{', '.join(KERNELS)}; auto: the default of every machine.",
+            help=f"{', '.join(KERNELS)}; auto: the default of every machine. The machine auto has its own.",
             autocompletion=one_of(("auto", *KERNELS)),
         ),
     ] = "auto",
@@ -160,6 +160,12 @@ def _check_choices(kernel: str, machines: list[str], jobs: int, with_report: boo
     for name in machines:
         if name not in MACHINES:
             fail(f"unknown machine {name!r}; choose among {', '.join(MACHINES)}", USAGE)
+    if kernel != "auto" and set(machines) == {"auto"}:
+        fail(
+            f"--kernel {kernel} would change nothing: the machine auto is a pool with kernels of its own; leave it "
+            "out, or choose another --machine",
+            USAGE,
+        )
     if jobs < 1 and jobs != -1:
         fail(f"--jobs must be -1 or a number of processes, not {jobs}", USAGE)
     if with_report:
@@ -307,7 +313,7 @@ def _table(comparison: RepeatedComparison, ranking: list[Standing]) -> Table:
     rows, features = dataset.X.shape
     table = Table(
         title=f"{escape(dataset.name)}: {rows} rows, {features} features, {dataset.n_classes} classes; "
-        f"{_kernels(comparison.kernel)}, {comparison.repeats} splits",
+        f"{_kernels(comparison)}, {comparison.repeats} splits",
         caption="mean (standard deviation) on test rows; a dash where a decoder gives no probabilities",
     )
     for name in ("machine", "coding", "decoding"):
@@ -326,8 +332,10 @@ def _table(comparison: RepeatedComparison, ranking: list[Standing]) -> Table:
     return table
 
 
-def _kernels(kernel: str) -> str:
-    return "kernels chosen by the machines" if kernel == "auto" else f"{kernel} kernel"
+def _kernels(comparison: RepeatedComparison) -> str:
+    if comparison.kernel == "auto":
+        return "kernels chosen by the machines"
+    return f"{comparison.kernel} kernel" + (", auto with its own" if "auto" in comparison.machines else "")
 
 
 def _cell(value: dict[str, float] | None, factor: float, digits: int) -> str:

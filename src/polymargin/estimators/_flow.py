@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -309,7 +310,8 @@ def fit_together(
     Parameters
     ----------
     estimators : sequence of LSSVMClassifier, or of SVMClassifier
-        The estimators, which must have the same parameters but for ``coding`` and ``decoding``.
+        The estimators, which must have the same parameters but for ``coding`` and ``decoding``, and a number or None
+        as ``random_state``.
     X : array-like or sparse matrix of shape (n, d)
         Rows; the Gram matrix for a precomputed kernel.
     y : array-like of shape (n,) or (n, K)
@@ -330,6 +332,13 @@ def fit_together(
     True
     """
     estimators = list(estimators)
+    for estimator in estimators:
+        random_state = getattr(estimator, "random_state", None)
+        if random_state is not None and not isinstance(random_state, Integral):
+            raise ValueError(
+                "random_state must be a number or None for estimators that are fitted together, so that all have the "
+                f"same folds: not {random_state!r}, which each of them would draw from"
+            )
     for one, other in pairwise(estimators):
         known, own = (
             {

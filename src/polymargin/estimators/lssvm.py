@@ -93,7 +93,8 @@ default="one-vs-one"
         matrix, that ``selection="evidence"`` may choose; not used by the others. Where the noise of the most evidence
         is larger, the machine is that of Van Gestel et al. 2002. Where it is smaller, as is common on data that are
         separable or nearly so, C is that of the floor, and gamma the best one for it. 0 for the paper's own choice
-        everywhere, whose machines may interpolate the labels and are then never in doubt.
+        everywhere, whose machines may interpolate the labels and are then never in doubt. It must be less than 1e6, the
+        upper end of the search.
     search : SearchSettings or None, default=None
         Width and budget of the search (`polymargin.selection.SearchSettings`); None for the defaults.
     class_weight : dict, "balanced" or None, default=None

@@ -166,7 +166,7 @@ def best_ridge(members: Members, noise_floor: float | None = None) -> float:
         The terms of the sum.
     noise_floor : float or None
         The least ε in multiples of the mean eigenvalue, which is the variance of the noise over that of the signal; 0
-        for none. None is the default of `RIDGE_RANGE`.
+        for none, and less than 1e6, the upper end of `RIDGE_RANGE`. None is its lower end.
 
     Returns
     -------
