@@ -297,11 +297,22 @@ def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
     shifted = np.array(A, order="F")
     shifted[np.diag_indices_from(shifted)] += ridge
     if not _lapack.factor(shifted):
+        _check_size(A, ridge)
         raise NotPositiveDefinite(
             "the kernel matrix is not positive semi-definite: its negative eigenvalues are larger than the "
             f"regularisation 1/C; {_REMEDY}"
         )
     return CholeskyFactor(shifted, n_columns)
+
+
+def _check_size(A: Array, ridge: float) -> None:
+    """Raise NotPositiveDefinite if the ridge is lost in the rounding errors of A, whatever its eigenvalues are."""
+    rounding = np.finfo(np.float64).eps * float(np.abs(np.diagonal(A)).sum())
+    if ridge < rounding:
+        raise NotPositiveDefinite(
+            f"C = {1.0 / ridge:.3g} is too large to compute with: the regularisation 1/C is lost in the rounding "
+            f"errors of the kernel matrix, which are about {rounding:.1g}; use a smaller C"
+        )
 
 
 def symmetric_inverse(lower: Array) -> Array:
@@ -348,6 +359,7 @@ def spectral(A: Array, ridges: Array) -> SpectralFactor:
     """
     eigenvalues, vectors = np.linalg.eigh(A)
     if eigenvalues[0] + ridges.min() <= 0.0:
+        _check_size(A, float(ridges.min()))
         raise NotPositiveDefinite(
             f"the kernel matrix is not positive semi-definite: its smallest eigenvalue {eigenvalues[0]:.3g} is "
             f"larger in size than the regularisation 1/C; {_REMEDY}"
