@@ -10,7 +10,13 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GroupKFold
 
 from conftest import blobs
-from polymargin import KernelLogisticClassifier, PosteriorSVMClassifier, SVMClassifier
+from polymargin import (
+    AutoKernelClassifier,
+    KernelLogisticClassifier,
+    LSSVMClassifier,
+    PosteriorSVMClassifier,
+    SVMClassifier,
+)
 from polymargin.solvers.kernel_logistic import (
     Observations,
     fit_and_leave_one_out,
@@ -38,6 +44,35 @@ def noisy_copies(n=80, times=5):
     rows, y = rng.normal(size=(n, 2)), rng.integers(0, 2, n)
     number = rng.permutation(np.repeat(np.arange(n), times))
     return rows[number] + 1e-3 * rng.normal(size=(number.size, 2)), y[number], number
+
+
+EVERY_ESTIMATOR = [
+    LSSVMClassifier,
+    AutoKernelClassifier,
+    KernelLogisticClassifier,
+    SVMClassifier,
+    PosteriorSVMClassifier,
+]
+
+
+@pytest.mark.parametrize("make", EVERY_ESTIMATOR)
+def test_groups_that_are_the_classes_are_refused(make):
+    for groups in (Y, np.array(["a", "b", "b"])[Y]):
+        with pytest.raises(ValueError, match="every class has all of its rows in one group"):
+            make().fit(X, Y, groups=groups)
+
+
+@pytest.mark.parametrize("make", EVERY_ESTIMATOR)
+def test_a_class_in_a_single_group_is_warned_of_once(make):
+    with pytest.warns(UserWarning, match="all rows of class 2 belong to one group") as caught:
+        make().fit(X, Y, groups=np.where(Y == 2, -1, np.arange(Y.size) % 20))
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.filterwarnings("error")
+def test_groups_that_determine_the_class_are_those_of_copies():
+    LSSVMClassifier().fit(X, Y, groups=10 * Y + np.arange(Y.size) % 10)
+    LSSVMClassifier().fit(np.eye(3), np.arange(3), groups=np.arange(3))
 
 
 # What nothing can be learned from ----------------------------------------------------------------------------

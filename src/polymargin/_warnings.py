@@ -61,16 +61,16 @@ def collected() -> Iterator[list[Warned]]:
         _collected.reset(token)
 
 
-def warn_once(parts: Iterable[Iterable[Warned]]) -> None:
-    """Issue the collected warnings of several parts: those that begin alike, up to the first colon, only once.
+def warn_once(warned: Iterable[Warned]) -> None:
+    """Issue collected warnings, but of those that begin alike, up to the first colon, only the first.
 
     Parameters
     ----------
-    parts : iterable of lists of (message, category)
-        What `collected` gave for every member of a pool.
+    warned : iterable of (message, category)
+        What `collected` gave for all members of a pool.
     """
     first: dict[tuple[str, type[Warning]], str] = {}
-    for message, category in (warned for part in parts for warned in part):
+    for message, category in warned:
         first.setdefault((message.partition(":")[0], category), message)
     for (_, category), message in first.items():
         warn(message, category)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from polymargin._warnings import warn
 from polymargin.estimators._copies import find_copies
 from polymargin.estimators._soft_labels import are_soft, check_learnable, check_soft_labels
 from polymargin.kernels._base import weighted_moments
@@ -140,6 +141,8 @@ def check_rows(
             )
         if int(numbers.max()) + 1 == support.size:
             numbers = None
+        elif probabilities is None:
+            _check_groups_of_classes(numbers, class_index, classes)
     elif probabilities is None and not precomputed:
         numbers = find_copies(X, class_index)
     checked = CheckedRows(X, class_index, classes, weights, probabilities, support, numbers)
@@ -243,6 +246,29 @@ def _group_numbers(groups: Any, n_rows: int) -> Array:
     if names.dtype == object:
         check_labels(names, "groups")
     return np.unique(names, return_inverse=True)[1]
+
+
+def _check_groups_of_classes(numbers: Array, class_index: Array, classes: Array) -> None:
+    """Raise ValueError if every class is in a single group, as where ``groups=y``; warn if some class is.
+
+    Machines trained without that group know nothing of the class, so that out-of-sample outputs say nothing of it.
+    """
+    pairs = np.unique(np.column_stack([numbers, class_index]), axis=0)
+    single = np.bincount(pairs[:, 1], minlength=classes.size) == 1
+    if single.all():
+        raise ValueError(
+            "every class has all of its rows in one group, so that no group can be left out without its class: groups "
+            "are what rows have in common besides their label, such as the patient or the session; leave them out if "
+            "all rows are independent"
+        )
+    several = np.bincount(class_index, minlength=classes.size) > 1
+    if (single & several).any():
+        names = ", ".join(repr(label) for label in classes[single & several].tolist())
+        warn(
+            f"all rows of class {names} belong to one group: without it the class is unknown, so that probabilities "
+            "and stated log-losses, which are learned from rows left out with their group, cannot be right for it; "
+            "give rows of more groups"
+        )
 
 
 def check_labels(y: Any, name: str = "y") -> None:

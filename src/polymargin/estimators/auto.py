@@ -162,23 +162,24 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             raise ValueError(
                 "either all members or none must have a precomputed kernel: X is one or the other"
             )
-        checked = check_rows(
-            self,
-            X,
-            y,
-            sample_weight,
-            groups,
-            precomputed=precomputed.pop(),
-            class_weight=self.class_weight,
-            copy=False,
-        )
+        with collected() as warned:
+            checked = check_rows(
+                self,
+                X,
+                y,
+                sample_weight,
+                groups,
+                precomputed=precomputed.pop(),
+                class_weight=self.class_weight,
+                copy=False,
+            )
         # The rows are validated, class weights are multiplied into the weights, and copies are merged.
         groups = np.arange(checked.support.size) if checked.groups is None else checked.groups
         rows = _MemberRows(checked.X, np.asarray(y)[checked.support], checked.weights, groups)
         with shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
-            members, honest = self._fit_members(members, rows, count)
+            members, honest = self._fit_members(members, rows, count, warned)
         for member in members:
             member.support_ = member._trained_rows = checked.support
             member.n_features_in_ = self.n_features_in_
@@ -242,9 +243,12 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         return reweighted(log_p, self.prior_shift_)
 
     def _fit_members(
-        self, members: list[LSSVMClassifier], rows: _MemberRows, count: Count
+        self, members: list[LSSVMClassifier], rows: _MemberRows, count: Count, warned: list[Warned]
     ) -> tuple[list[LSSVMClassifier], list[Array]]:
-        """Return the fitted members, and the out-of-sample log-probabilities of the training rows by each."""
+        """Return the fitted members, and the out-of-sample log-probabilities of the training rows by each.
+
+        What any of them warns of, or was warned of before, is told once.
+        """
         n_rows = np.shape(rows.y)[0]
         # With many rows memory may suffice for one member at a time only, whose groups of rows have the threads then.
         n_jobs = 1 if n_rows > FEW_ROWS else min(count_jobs(self.n_jobs), len(members))
@@ -252,11 +256,11 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         fits = Parallel(n_jobs=n_jobs, return_as="generator" if n_jobs == 1 else "list")(
             delayed(_fitted)(member, rows, self.n_jobs if n_jobs == 1 else None) for member in members
         )
-        fitted, honest, warned = [], [], []
-        for member, log_proba, warnings in fits:
+        fitted, honest = [], []
+        for member, log_proba, more in fits:
             fitted.append(member)
             honest.append(log_proba)
-            warned.append(warnings)
+            warned += more
             count.advance()
         warn_once(warned)
         for member, given in zip(fitted, members, strict=True):
