@@ -16,7 +16,7 @@ from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import Workspace
 from polymargin.machines.lssvm import LSSVMBank
 from polymargin.selection import evidence
-from polymargin.selection.leave_one_out import _EIGEN, _share_within_budget
+from polymargin.selection.leave_one_out import share_on_lattice
 from polymargin.selection.samples import Samples
 from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.selection.surface import CrossValidation
@@ -198,7 +198,7 @@ def _errors(
 ) -> Array:
     """Return the mean criterion of a row in a machine, shape (n_gamma, n_C)."""
     groups = group_grams(Workspace(bank.data), bank.codebook, criterion)
-    share = _share_within_budget(groups, settings.operations / (_EIGEN * len(settings.octaves)))
+    share = share_on_lattice(groups, settings.operations, settings)
     values, weight = np.zeros((gamma.size, C.size)), 0.0
     for group in _some(groups, columns):
         mask = np.isin(group.columns, columns)

@@ -35,7 +35,7 @@ from polymargin.solvers.thin import ThinMatrix
 
 Array = NDArray[Any]
 
-__all__ = ["Group", "choose"]
+__all__ = ["Group", "choose", "share_on_lattice"]
 
 #: The least ridge is also this multiple of the squared total weight of the rows: below, rounding errors dominate.
 _ROUNDING = 1e-14
@@ -121,7 +121,7 @@ def choose(
         for group in groups
     )
     budget = settings.budget(final)
-    share = _share_within_budget(groups, budget / (_EIGEN * len(settings.octaves)))
+    share = share_on_lattice(groups, budget, settings)
     parts = [group.sample(share, settings.least_rows) for group in groups]
     kernel = groups[0].kernel
     grouped = criterion == "loo" and any(part.left_out is not None for part in parts)
@@ -148,6 +148,25 @@ def choose(
             )
         )
     return chosen
+
+
+def share_on_lattice(groups: Sequence[Group], budget: float, settings: SearchSettings) -> float:
+    """Return the share of the rows of every group for which the lattice takes this many operations, at most one.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        The groups of rows.
+    budget : float
+        The number of operations.
+    settings : SearchSettings
+        The lattice.
+
+    Returns
+    -------
+    float
+    """
+    return _share_within_budget(groups, budget / (_EIGEN * len(settings.octaves)))
 
 
 def _share_within_budget(groups: Sequence[Group], operations: float) -> float:
