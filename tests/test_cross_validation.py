@@ -138,8 +138,12 @@ def test_a_range_is_not_extended_where_a_machine_gave_up(problem, monkeypatch):
     result = cross_validate_svm(X, y, kernel="poly", C=[1e-4, 1e-3], gamma=[0.01, 1.0], max_extensions=3)
     assert (result.C[-1], result.gamma[-1]) == pytest.approx((0.1, 100.0))
     # gamma = 100 gave up at the least C, gamma = 1 at 0.01, which was added.
-    known = [[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]]
+    known = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=bool)
     np.testing.assert_array_equal(~np.isnan(result.scores[0, 0]), known)
+    table = result.to_table()
+    np.testing.assert_array_equal(np.isnan(table["std_test_score"]), ~known.ravel())
+    assert (table["rank_test_score"][~known.ravel()] == known.sum() + 1).all()
+    assert table["rank_test_score"][known.ravel()].max() <= known.sum()
 
 
 @pytest.mark.slow_without_jit

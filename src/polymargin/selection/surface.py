@@ -115,7 +115,7 @@ class CrossValidation:
         Returns
         -------
         dict of str to ndarray
-            One entry per point of the grid.
+            One entry per point of the grid; NaN for points that were not scored.
         """
         v, g, c = (index.ravel() for index in np.indices(self.scores.shape[1:]))
         folds = self.fold_scores[:, chooser].reshape(len(self.fold_scores), -1)
@@ -126,8 +126,11 @@ class CrossValidation:
                 table[f"param_{name}"] = np.array([getattr(self.kernels[i], name) for i in v])
         table |= {f"split{number}_test_score": fold for number, fold in enumerate(folds)}
         table["mean_test_score"] = mean
-        table["std_test_score"] = np.sqrt(np.nanmean(np.square(folds - np.nanmean(folds, axis=0)), axis=0))
-        table["rank_test_score"] = 1 + (mean[:, np.newaxis] < mean).sum(axis=1)
+        known = ~np.isnan(mean)
+        table["std_test_score"] = np.full(mean.size, np.nan)
+        table["std_test_score"][known] = np.nanstd(folds[:, known], axis=0)
+        # Points that were not scored come last, as in scikit-learn.
+        table["rank_test_score"] = 1 + (np.where(known, mean, -np.inf)[:, np.newaxis] < mean).sum(axis=1)
         return table
 
 
