@@ -237,7 +237,7 @@ def test_the_order_of_rows_does_not_matter(order):
 def test_margins_are_honest_for_used_rows_and_new_for_others():
     X, y = gaussians(3, 0, 2.0)
     model = LSSVMClassifier(C=2.0, gamma=0.3)
-    rows = TrainingRows(model._kernel, X, y, np.ones(y.size))
+    rows = TrainingRows(model._kernels[0], X, y, np.ones(y.size))
     margins = model._dichotomy_margins(rows, np.array([-1, 0, 1]))
     pair = LSSVMClassifier(C=2.0, gamma=0.3).fit(X[y != 1], y[y != 1])
     np.testing.assert_allclose(margins[y != 1], pair.loo_margins_[:, 0])
@@ -520,7 +520,7 @@ def test_starts_that_are_not_feasible_are_refused(alpha0, message):
 
 def test_a_bank_starts_where_another_ended():
     X, y = gaussians(4, 0, 2.0)
-    rows = TrainingRows(SVMClassifier()._kernel, X, y, np.ones(y.size))
+    rows = TrainingRows(SVMClassifier()._kernels[0], X, y, np.ones(y.size))
     options = SolverOptions(tol=1e-6)
     C = np.linspace(0.3, 3.0, 6)
     cold = fit_svm_bank(rows, one_vs_one(4), C=C, gamma=0.1, options=options)

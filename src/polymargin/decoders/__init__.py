@@ -58,13 +58,15 @@ DECODERS: dict[str, type[Decoder]] = {
 }
 
 
-def resolve_decoder(decoding: Any) -> Decoder:
+def resolve_decoder(decoding: Any, loss: str = "squared") -> Decoder:
     """Return a fresh, unfitted decoder for an estimator's ``decoding`` parameter.
 
     Parameters
     ----------
     decoding : str or Decoder
         A name in `DECODERS`, or a decoder, of which a clone is returned.
+    loss : str, default="squared"
+        The loss of the decoder with the name "loss": that of the machines.
 
     Returns
     -------
@@ -77,6 +79,8 @@ def resolve_decoder(decoding: Any) -> Decoder:
     """
     if isinstance(decoding, Decoder):
         return clone(decoding)
+    if isinstance(decoding, str) and decoding == "loss":
+        return Loss(loss)
     if isinstance(decoding, str) and decoding in DECODERS:
         return DECODERS[decoding]()
     raise ValueError(

@@ -39,9 +39,9 @@ class KernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     _trained_rows: Array
 
     @property
-    def _kernel(self) -> Kernel:
-        """The kernel that the parameters name, not fitted."""
-        return self._with_metric(resolve_kernel(self.kernel, self.degree, self.coef0))
+    def _kernels(self) -> list[Kernel]:
+        """The candidate kernels, not fitted: the one that the parameters name."""
+        return [self._with_metric(resolve_kernel(self.kernel, self.degree, self.coef0))]
 
     def _with_metric(self, kernel: Kernel) -> Kernel:
         """Return the kernel of the columns scaled by a metric that is given."""
@@ -54,7 +54,7 @@ class KernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
         """Validate the input; set ``classes_`` and ``support_``, the rows of positive weight."""
-        kernel = self._kernel
+        kernel = self._kernels[0]
         checked = check_rows(
             self,
             X,

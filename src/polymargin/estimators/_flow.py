@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +48,9 @@ def _decoder_is_probabilistic(estimator: Any) -> bool:
 
 class DichotomyClassifier(KernelClassifier):
     """Base class of the classifiers that divide K classes into L dichotomies and decode them."""
+
+    #: The loss of the machines.
+    _loss: ClassVar[str] = "squared"
 
     coding: Any
     decoding: Any
@@ -114,7 +117,7 @@ class DichotomyClassifier(KernelClassifier):
         # An interrupted fit must not leave an estimator that passes for fitted.
         self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight, groups)
-        decoder = self._resolved_decoder()
+        decoder = resolve_decoder(self.decoding, self._loss)
         with shown(self.verbose) as progress:
             with blas_threads_for(data.class_index.size):
                 codebook = self._resolved_codebook(data, progress)
@@ -256,10 +259,6 @@ class DichotomyClassifier(KernelClassifier):
     def kernel_(self) -> Kernel:
         """The kernel, fitted to the training rows."""
         return self.bank_.kernel
-
-    def _resolved_decoder(self) -> Decoder:
-        """Return a fresh decoder."""
-        return resolve_decoder(self.decoding)
 
     def _resolved_codebook(self, data: TrainingRows, progress: Progress | None = None) -> Codebook:
         """Return the codebook, grown with the estimator's own machines if the coding is adaptive."""

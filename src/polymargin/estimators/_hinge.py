@@ -14,7 +14,7 @@ from polymargin._progress import Progress
 from polymargin._threads import count_jobs
 from polymargin._warnings import warn
 from polymargin.codebooks import Codebook
-from polymargin.decoders import Decoder, Loss
+from polymargin.decoders import Decoder
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._validation import check_positive
 from polymargin.machines import TrainingRows
@@ -29,6 +29,8 @@ Array = NDArray[Any]
 
 class HingeClassifier(DichotomyClassifier):
     """Base class of the support vector machines: the solver's options, the folds, and what is kept of a bank."""
+
+    _loss = "hinge"
 
     C: Any
     cv: Any
@@ -66,11 +68,6 @@ class HingeClassifier(DichotomyClassifier):
         self._warn_unless_converged()
         self.support_ = self._trained_rows[self.bank_.support]
         self.n_support_ = np.bincount(data.class_index[self.bank_.support], minlength=codebook.n_classes)
-
-    def _resolved_decoder(self) -> Decoder:
-        if isinstance(self.decoding, str) and self.decoding == "loss":
-            return Loss("hinge")
-        return super()._resolved_decoder()
 
     def _gamma_of(self, data: TrainingRows) -> float | None:
         """Return the kernel's parameter as a number, or None if it is to be selected."""

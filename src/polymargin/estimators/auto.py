@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin._warnings import Warned, collected, warn_once
+from polymargin.decoders import resolve_decoder
 from polymargin.decoders._base import FOLDS, prior_shift, reweighted
 from polymargin.estimators._base import ProbabilisticMixin
 from polymargin.estimators._pool import pool_weights, pooled
@@ -157,7 +158,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         """
         self.__dict__.pop("weights_", None)
         members = self._resolved_members()
-        precomputed = {member._kernel.precomputed for member in members}
+        precomputed = {member._kernels[0].precomputed for member in members}
         if len(precomputed) > 1:
             raise ValueError(
                 "either all members or none must have a precomputed kernel: X is one or the other"
@@ -289,7 +290,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         for member in members:
             if not isinstance(member, LSSVMClassifier):
                 raise TypeError(f"members must be LSSVMClassifier objects, not {member!r}")
-            if not member._resolved_decoder().learns_probabilities:
+            if not resolve_decoder(member.decoding).learns_probabilities:
                 raise ValueError(
                     f"a pool needs members whose decoding is learned and gives probabilities, such as "
                     f'"coupled-softmax", "softmax" or "coupling"; not {member.decoding!r}'
@@ -340,6 +341,6 @@ def _share_rows(first: LSSVMClassifier, member: LSSVMClassifier, given: LSSVMCla
     kernel = member.kernel_
     if isinstance(kernel, FunctionKernel):
         # A function that has been to another process is a copy, which could not be pickled by its name.
-        kernel, member.kernel = given._kernel, given.kernel
+        kernel, member.kernel = given._kernels[0], given.kernel
     if member is not first or kernel is not member.kernel_:
         member.bank_ = replace(member.bank_, data=replace(first.bank_.data, kernel=kernel))

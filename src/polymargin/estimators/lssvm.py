@@ -371,10 +371,6 @@ default="one-vs-one"
             )
         return True
 
-    @property
-    def _kernel(self) -> Kernel:
-        return self._kernels[0]
-
     def _training_outputs(
         self, *, honest: bool, shared: SharedWork, progress: Progress | None = None
     ) -> Outputs:

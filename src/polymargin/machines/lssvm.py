@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from polymargin import _memory
+from polymargin._threads import n_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import FeatureExpansion
 from polymargin.machines._gram import GroupGram, dichotomy_groups
-from polymargin.machines._plan import require_matrix
 from polymargin.machines._workspace import Workspace
 from polymargin.outputs import Nested, Outputs
 from polymargin.rows import TrainingRows
@@ -345,7 +345,12 @@ def factorised(
             if thin is not None:
                 yield from thin
                 continue
-            require_matrix(group)
+            n_rows = group.rows.size
+            _memory.require(
+                (32.0 + 8.0 * group.kernel.base_numbers) * float(n_rows) ** 2 * n_threads(),
+                f"the kernel matrix of {n_rows} rows, among them some that are very far from the others,",
+                "scale the features, for example with StandardScaler, look for outliers, or give a smaller C",
+            )
         centring, A = group.centred(gamma, gram)
         if len(different) >= SPECTRAL_FROM:
             factor = spectral(A, ridges[same_gamma])

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin import _memory
 from polymargin._progress import Count, Progress
-from polymargin._threads import in_threads
+from polymargin._threads import in_threads, n_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels._features import FeatureExpansion, Features
 from polymargin.machines._folds_out import FoldsOut, nested_outputs
 from polymargin.machines._gram import GroupGram, Selection, group_grams
 from polymargin.machines._parameters import select_parameters
-from polymargin.machines._plan import require_memory
-from polymargin.machines._workspace import Workspace
+from polymargin.machines._workspace import KEPT_BYTES, Workspace
 from polymargin.machines.lssvm import FactorisedBlock, LSSVMBank, constant_diagonal, factorised
 from polymargin.rows import TrainingRows
 from polymargin.selection import evidence
@@ -134,7 +134,7 @@ def fit_lssvm_bank(
     if by_evidence or keep_factors:
         _check_weights(groups)
     by_features = any(group.by_features for group in groups)
-    require_memory(data, groups, keep_factors, by_features)
+    _require_memory(data, groups, keep_factors, by_features)
     pools = _one_by_one(codebook) if pools is None else pools
     Cs, gammas = select_parameters(data, groups, C, gamma, selection, pools, settings, progress, noise_floor)
     folds = data.deal.fold_numbers(n_folds) if n_folds else None
@@ -168,6 +168,29 @@ def fit_lssvm_bank(
     if unused.any():  # a row that a dichotomy does not use is out-of-sample for its machine
         np.copyto(bank.loo_margins, bank.training_margins(workspace), where=unused)
     return bank
+
+
+def _require_memory(
+    data: TrainingRows, groups: list[GroupGram], keep_factors: bool, by_features: bool
+) -> None:
+    """Raise MemoryError if the kernel matrices, or the features used in their place, do not fit into memory."""
+    squares = [float(group.rows.size) ** 2 for group in groups if not group.by_features]
+    n_features = data.kernel.n_features(data.X.shape[1]) if by_features else None
+    n_rows = data.X.shape[0]
+    at_once = min(n_threads(), len(groups))
+    entry = 8.0 * data.kernel.base_numbers  # bytes of the base matrix
+    factorised = (32.0 + entry) * max(squares, default=0.0) * at_once
+    kept = 8.0 * sum(squares) if keep_factors else 0.0
+    if n_features is None:
+        shared = 2.0 * min(entry * n_rows**2, KEPT_BYTES)
+        purpose = f"the kernel matrix of {max(squares) ** 0.5:.0f} rows with its factorisations"
+    else:
+        shared = 8.0 * n_features * n_rows * (1 + 5 * at_once)
+        purpose = f"{n_features} features of {n_rows} rows, with what is computed of them,"
+    remedy = "fit fewer rows"
+    if len(groups) == 1:
+        remedy += ', or choose coding="one-vs-one", whose machines see two classes at a time'
+    _memory.require(factorised + kept + shared, purpose, remedy)
 
 
 def _assembled(
