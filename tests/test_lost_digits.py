@@ -187,7 +187,8 @@ def test_the_traces(weights):
     X = np.random.default_rng(0).normal(size=(30, 2)) + 3.0
     K = X @ X.T + np.exp(-np.abs(X[:, :1] - X[:, 0]))
     centring, A = centre(K.copy(), weights)
-    assert_allclose(centring.trace, weights @ np.diagonal(K))
+    trace = centring.centred_trace + centring.total * abs(centring.grand_mean)
+    assert_allclose(trace, weights @ np.diagonal(K))
     assert_allclose(centring.centred_trace, np.trace(A) - centring.bias_eigenvalue)
 
 

@@ -89,7 +89,14 @@ class Deal:
         seed = int(random.randint(np.iinfo(np.int32).max))
         key = _gram_key(X, class_index, seed) if precomputed else _row_key(X, seed)
         rank = _ranks(key, ties)
-        classes = _class_order(key, rank, class_index)
+        # The classes in an order that does not depend on their names: by their mean keys, sizes and rows.
+        n_classes = int(class_index.max()) + 1
+        sizes = np.bincount(class_index, minlength=n_classes)
+        means = _ranks(np.bincount(class_index, key, minlength=n_classes) / np.maximum(sizes, 1))
+        rows = [np.sort(rank[class_index == index]).tolist() for index in range(n_classes)]
+        classes = np.array(
+            sorted(range(n_classes), key=lambda index: (means[index], sizes[index], rows[index]))
+        )
         if groups is None:
             member, of_group, sorted_groups = np.arange(key.size), class_index, np.lexsort([key, rank])
         else:
@@ -205,15 +212,6 @@ def _ranks(key: Array, ties: Sequence[Array] = ()) -> Array:
         values = np.unique(tie, return_inverse=True)[1]
         rank = np.unique(rank * (int(values.max()) + 1) + values, return_inverse=True)[1]
     return rank
-
-
-def _class_order(key: Array, rank: Array, class_index: Array) -> Array:
-    """Return the classes in an order that does not depend on their names: by their mean keys, sizes and rows."""
-    n_classes = int(class_index.max()) + 1
-    sizes = np.bincount(class_index, minlength=n_classes)
-    means = _ranks(np.bincount(class_index, key, minlength=n_classes) / np.maximum(sizes, 1))
-    rows = [np.sort(rank[class_index == index]).tolist() for index in range(n_classes)]
-    return np.array(sorted(range(n_classes), key=lambda index: (means[index], sizes[index], rows[index])))
 
 
 def _group_order(member: Array, rank: Array) -> Array:

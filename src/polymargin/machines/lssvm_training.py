@@ -32,6 +32,8 @@ from polymargin.solvers.thin import ThinFactor
 
 Array = NDArray[Any]
 
+#: What `_Solved` and `LSSVMBank` know of every machine, one number each.
+_OF_MACHINES = ("intercept", "norms", "mu", "zeta", "log_evidence")
 #: Margins smaller than this times the targets count as zero: their relative error is not estimated.
 _NEGLIGIBLE = 1e-6
 #: Machines whose margins vary by less than this part of the targets have learned next to nothing.
@@ -155,18 +157,38 @@ def fit_lssvm_bank(
     parts = [part for of_group in in_threads(solved, groups) for part in of_group]
     if keep_factors and data.kernel.precomputed:
         constant_diagonal(data)
-    bank = _assembled(data, codebook, Cs, gammas, parts, keep_factors)
+    n, n_columns = data.class_index.size, codebook.n_columns
+    dual_coef, loo_margins = np.zeros((n_columns, n)), np.zeros((n, n_columns))
+    of_machines: dict[str, Any] = {name: np.empty(n_columns) for name in _OF_MACHINES}
+    for part in parts:
+        dual_coef[np.ix_(part.columns, part.rows)] = part.coef
+        loo_margins[np.ix_(part.rows, part.columns)] = part.loo_margins
+        for name, values in of_machines.items():
+            values[part.columns] = getattr(part, name)
+    # The rounding error of the largest kernel parameter is a bound for all.
+    roundings = data.kernel.roundings(data.X, float(gammas.max()))
+    bank = LSSVMBank(
+        data=data,
+        codebook=codebook,
+        dual_coef=dual_coef,
+        C=Cs,
+        gamma=gammas,
+        loo_margins=loo_margins,
+        blocks=[part.block for part in parts if part.block is not None] if keep_factors else None,
+        rounding_error=roundings * max(part.rounding_error for part in parts),
+        **of_machines,
+    )
     if by_features:
         bank = replace(bank, expansion=_expansion(bank, workspace.features, groups))
     if folds is not None and all(part.folds is not None for part in parts):
         without = [(part.rows, part.columns, part.folds) for part in parts if part.folds is not None]
         nested = nested_outputs(bank, workspace, folds, [group.group for group in groups], without)
         bank = replace(bank, nested=nested)
-    unused = np.ones(bank.loo_margins.shape, dtype=bool)
+    unused = np.ones(loo_margins.shape, dtype=bool)
     for group in groups:
         unused[np.ix_(group.rows, group.columns)] = False
     if unused.any():  # a row that a dichotomy does not use is out-of-sample for its machine
-        np.copyto(bank.loo_margins, bank.training_margins(workspace), where=unused)
+        np.copyto(loo_margins, bank.training_margins(workspace), where=unused)
     return bank
 
 
@@ -191,41 +213,6 @@ def _require_memory(
     if len(groups) == 1:
         remedy += ', or choose coding="one-vs-one", whose machines see two classes at a time'
     _memory.require(factorised + kept + shared, purpose, remedy)
-
-
-def _assembled(
-    data: TrainingRows,
-    codebook: Codebook,
-    C: Array,
-    gamma: Array,
-    parts: Sequence[_Solved],
-    keep_factors: bool,
-) -> LSSVMBank:
-    """Return the bank of the machines of all blocks; leave-one-out margins of unused rows are still zero."""
-    n, n_columns = data.class_index.size, codebook.n_columns
-    bank = LSSVMBank(
-        data=data,
-        codebook=codebook,
-        dual_coef=np.zeros((n_columns, n)),
-        intercept=np.empty(n_columns),
-        norms=np.empty(n_columns),
-        C=C,
-        gamma=gamma,
-        mu=np.empty(n_columns),
-        zeta=np.empty(n_columns),
-        log_evidence=np.empty(n_columns),
-        loo_margins=np.zeros((n, n_columns)),
-        blocks=[part.block for part in parts if part.block is not None] if keep_factors else None,
-        # The rounding error of the largest kernel parameter is a bound for all.
-        rounding_error=data.kernel.roundings(data.X, float(gamma.max()))
-        * max(part.rounding_error for part in parts),
-    )
-    for part in parts:
-        bank.dual_coef[np.ix_(part.columns, part.rows)] = part.coef
-        bank.loo_margins[np.ix_(part.rows, part.columns)] = part.loo_margins
-        for name in ("intercept", "norms", "mu", "zeta", "log_evidence"):
-            getattr(bank, name)[part.columns] = getattr(part, name)
-    return bank
 
 
 def _expansion(bank: LSSVMBank, features: Features, groups: Sequence[GroupGram]) -> FeatureExpansion:
@@ -340,7 +327,9 @@ def _solve(
     # Eã. This is a closer bound than the condition number of A + ε, which is that of the worst targets. (On 1152 random
     # fits, compared with exact arithmetic, about twice the largest error.) Features are centred before they are
     # multiplied, kernel matrices afterwards.
-    trace = centring.centred_trace if isinstance(factor, ThinFactor) else centring.trace
+    trace = centring.centred_trace
+    if not isinstance(factor, ThinFactor):
+        trace += centring.total * abs(centring.grand_mean)
     rounding = np.asarray(0.5 * np.finfo(np.float64).eps * trace * np.linalg.norm(solution, axis=0))
     learned = np.sqrt(np.square(centred - ridges * solution).sum(axis=0))
     constant = np.flatnonzero(learned <= _LEAST_SIGNAL * rounding)
