@@ -95,15 +95,10 @@ class Workspace:
         with self._lock:
             if self._gram is None or self._gram[0] != gamma:
                 self._gram = None  # one at a time
-                values = np.empty(base.shape[:2])
-
-                def fill(start: int) -> None:
-                    values[start : start + _STRIP] = self.rows.kernel.apply(
-                        base[start : start + _STRIP], gamma
-                    )
-
+                values, kernel = np.empty(base.shape[:2]), self.rows.kernel
+                strips = [slice(start, start + _STRIP) for start in range(0, len(base), _STRIP)]
                 with np.errstate(over="ignore", invalid="ignore"):
-                    in_threads(fill, range(0, len(base), _STRIP))
+                    in_threads(lambda rows: np.copyto(values[rows], kernel.apply(base[rows], gamma)), strips)
                 self._gram = gamma, values
             return self._gram[1]
 

@@ -139,12 +139,9 @@ class Samples:
             elif self.ridges is not None:
                 grid = np.log(self.ridges)
             else:  # the limits of every group, and of all together
-                some = [*([number] for number in range(n_groups)), range(n_groups)]
-                lows, highs = zip(
-                    *(self._limits(bias_eigenvalues[of], magnitudes[of]) for of in map(list, some)),
-                    strict=True,
-                )
-                grid = log_grid(min(lows), max(highs), PER_DECADE)
+                limits = [self._limits(bias_eigenvalues, magnitudes)]
+                limits += [self._limits(bias_eigenvalues[[n]], magnitudes[[n]]) for n in range(n_groups)]
+                grid = log_grid(min(low for low, _ in limits), max(high for _, high in limits), PER_DECADE)
             costs = np.zeros((grid.size, n_groups, self.n_columns))
             for numbers, stack, spectra in decomposed:
                 found = stack.costs(criterion, spectra, np.exp(grid))
