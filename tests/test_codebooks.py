@@ -163,7 +163,7 @@ def test_distances_equal_the_oracle(book):
 
 @given(codebooks())
 @settings(max_examples=60, deadline=None)
-def test_row_groups_divide_the_columns_by_the_classes_they_use(book):
+def test_groups_divide_the_columns_by_the_classes_they_use(book):
     columns = np.concatenate([group.columns for group in book.column_groups])
     assert_array_equal(np.sort(columns), np.arange(book.n_columns))
     for group in book.column_groups:

@@ -283,7 +283,8 @@ def _solve(
 ) -> _Solved:
     """Return the block's machines: coefficients, bias, evidence and leave-one-out margins."""
     centring, columns, factor = block.centring, block.columns, block.factor
-    Y = group.targets[:, np.searchsorted(group.columns, columns)]
+    places = np.searchsorted(group.columns, columns)
+    Y = group.targets[:, places]
     centred, means = centring.targets(Y)
     solution = factor.solve(centred)
     # Solutions are orthogonal to the bias direction. A rounding error along it would be multiplied by the mean of the
@@ -331,7 +332,8 @@ def _solve(
     if not isinstance(factor, ThinFactor):
         trace += centring.total * abs(centring.grand_mean)
     rounding = np.asarray(0.5 * np.finfo(np.float64).eps * trace * np.linalg.norm(solution, axis=0))
-    learned = np.sqrt(np.square(centred - ridges * solution).sum(axis=0))
+    variation = np.square(centred - ridges * solution).sum(axis=0)
+    learned = np.sqrt(variation)
     constant = np.flatnonzero(learned <= _LEAST_SIGNAL * rounding)
     if constant.size:
         # Nothing but rounding tells the rows apart, as where all of them are equal: the machine is the mean of the
@@ -339,11 +341,14 @@ def _solve(
         coef[:, constant] = norms[constant] = 0.0
         # There is nothing to warn of unless they were to learn something.
         rounding = np.where(learned <= _NOTHING_LEARNED * np.linalg.norm(centred, axis=0), 0.0, rounding)
-        shift = group.group.shift(np.ones(block.rows.size, dtype=bool))
-        loo_margins[:, constant] = (
-            means[constant] - shift[:, np.searchsorted(group.columns, columns)][:, constant]
-        )
+        shift = group.group.shift(np.ones(block.rows.size, dtype=bool))[:, places]
+        loo_margins[:, constant] = means[constant] - shift[:, constant]
         without = None if without is None else without.with_constants(group.group, block, folds, constant)
+    # Relative to the size of the margins.
+    shared = centring.total * np.square(means)
+    targets = np.sqrt(np.square(centred).sum(axis=0) + shared)
+    sizes = np.maximum(np.sqrt(variation + shared), _NEGLIGIBLE * targets)
+    relative = np.divide(rounding, sizes, out=np.zeros_like(rounding), where=sizes > 0.0)
     return _Solved(
         block.rows,
         columns,
@@ -354,18 +359,7 @@ def _solve(
         zeta,
         log_evidence,
         loo_margins,
-        _relative(rounding, centred, means, solution, ridges, centring.total),
+        float(relative.max()),
         without,
         block if keep_factor else None,
     )
-
-
-def _relative(
-    errors: Array, centred: Array, means: Array, solution: Array, ridges: Array, total: float
-) -> float:
-    """Return the errors of the worst machine relative to the size of its margins."""
-    shared = total * np.square(means)
-    margins = np.sqrt(np.square(centred - ridges * solution).sum(axis=0) + shared)
-    targets = np.sqrt(np.square(centred).sum(axis=0) + shared)
-    sizes = np.maximum(margins, _NEGLIGIBLE * targets)
-    return float(np.divide(errors, sizes, out=np.zeros_like(errors), where=sizes > 0.0).max())
