@@ -328,9 +328,7 @@ def _solve(
     # Eã. This is a closer bound than the condition number of A + ε, which is that of the worst targets. (On 1152 random
     # fits, compared with exact arithmetic, about twice the largest error.) Features are centred before they are
     # multiplied, kernel matrices afterwards.
-    trace = centring.centred_trace
-    if not isinstance(factor, ThinFactor):
-        trace += centring.total * abs(centring.grand_mean)
+    trace = centring.centred_trace if isinstance(factor, ThinFactor) else centring.trace
     rounding = np.asarray(0.5 * np.finfo(np.float64).eps * trace * np.linalg.norm(solution, axis=0))
     variation = np.square(centred - ridges * solution).sum(axis=0)
     learned = np.sqrt(variation)

@@ -66,8 +66,13 @@ class Centring:
 
     @property
     def centred_trace(self) -> float:
-        """The sum of the eigenvalues of A but for κ; with N|g| added it is the trace of DKD before centring."""
+        """The sum of the eigenvalues of A but for κ."""
         return self.bias_eigenvalue * max(self.total - 1.0, 1.0)
+
+    @property
+    def trace(self) -> float:
+        """Σ s K(x, x), the trace of DKD before centring, which determines the size of rounding errors."""
+        return self.centred_trace + self.total * abs(self.grand_mean)
 
     @property
     def bias_direction(self) -> Array:
