@@ -7,7 +7,8 @@ models, Science 383).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,23 +99,37 @@ def mean_squared_gradients(
     shares = np.ones(Z.shape[0]) if weights is None else np.asarray(weights, dtype=np.float64)
     shares = np.broadcast_to(shares[:, np.newaxis] if shares.ndim == 1 else shares, (Z.shape[0], n_machines))
     expansion = _Expansion(kernel, X, coefficients, gammas, kink)
+    # A machine is looked at where its weights are positive, in blocks that hold the base matrix with what is made of
+    # it, and the gradients with their squares. Blocks and sums do not depend on the number of threads.
+    tasks = []
+    for group in expansion.groups:
+        looked_at = np.flatnonzero(shares[:, group.machines].any(axis=1))
+        per_row = 8 * (4 * kernel.base_numbers * group.rows.size + 2 * group.machines.size * X.shape[1])
+        step = min(block_rows(per_row), _BLOCK_ROWS)
+        tasks += [(group, looked_at[start : start + step]) for start in range(0, looked_at.size, step)]
 
-    def sums(start: int) -> Array:
-        rows = slice(start, start + step)
-        return expansion.sums_of_squares(Z[rows], shares[rows])
+    def sums(task: tuple[_Machines, Array]) -> Array:
+        group, rows = task
+        return expansion.sums_of_squares(group, Z[rows], shares[np.ix_(rows, group.machines)])
 
-    # The base matrix with what is made of it, and the gradients with their squares. The blocks do not depend on the
-    # number of threads, and neither do their sums.
-    per_row = 8 * (4 * X.shape[0] * (2 if isinstance(kernel, Blend) else 1) + 2 * n_machines * X.shape[1])
-    step = min(block_rows(per_row), _BLOCK_ROWS)
     total = np.zeros((n_machines, X.shape[1]))
-    for part in in_threads(sums, range(0, Z.shape[0], step)):
-        total += part
+    for (group, _), part in zip(tasks, in_threads(sums, tasks), strict=True):
+        total[group.machines] += part
     return total / shares.sum(axis=0)[:, np.newaxis]
 
 
+@dataclass(frozen=True)
+class _Machines:
+    """Machines that have a gamma and the rows with coefficients in common, and what computes their base matrix."""
+
+    gamma: float
+    machines: Array
+    rows: Array
+    base_to: Callable[[Any], Array]
+
+
 class _Expansion:
-    """Machines Σ_i a_il k(x_i, ·), in groups that have a gamma and the rows with coefficients in common."""
+    """Machines Σ_i a_il k(x_i, ·), in groups."""
 
     def __init__(self, kernel: Kernel, X: Any, coefficients: Array, gammas: Array, kink: float) -> None:
         self.kernel, self.X, self.coefficients = kernel, X, coefficients
@@ -126,23 +141,22 @@ class _Expansion:
         self.near = kink * float(np.sqrt(2.0 * variance.sum()))
         with np.errstate(divide="ignore"):
             self.steepness = np.minimum(1.0 / (kink * np.sqrt(variance)), _STEEPEST)
-        self.base_to = kernel.to_rows(X)
-        groups: dict[float, dict[bytes, list[int]]] = {}
+        found: dict[tuple[float, bytes], list[int]] = {}
         for machine, gamma in enumerate(gammas.tolist()):
             seen = np.packbits(coefficients[:, machine] != 0.0).tobytes()
-            groups.setdefault(gamma, {}).setdefault(seen, []).append(machine)
-        self.groups = {
-            gamma: [np.array(some) for some in by_rows.values()] for gamma, by_rows in groups.items()
-        }
+            found.setdefault((gamma, seen), []).append(machine)
+        self.groups = []
+        for (gamma, _), machines in found.items():
+            rows = np.flatnonzero(coefficients[:, machines[0]])
+            if rows.size:
+                self.groups.append(_Machines(gamma, np.array(machines), rows, kernel.to_rows(X[rows])))
 
-    def sums_of_squares(self, Z: Any, weights: Array) -> Array:
-        """Return Σ_m w_ml (∂f_l/∂z_j at z_m)², shape (L, d)."""
-        base, rows = self.base_to(Z), _dense(Z) - self.centre
-        gradients = np.zeros((self.coefficients.shape[1], *rows.shape))
-        for gamma, by_rows in self.groups.items():
-            for kind, factors in self._factors(base, gamma):
-                for machines in by_rows:
-                    self._add(gradients, kind, factors, rows, machines)
+    def sums_of_squares(self, group: _Machines, Z: Any, weights: Array) -> Array:
+        """Return Σ_m w_ml (∂f_l/∂z_j at z_m)² of the machines of a group, shape (l, d)."""
+        rows = _dense(Z) - self.centre
+        gradients = np.zeros((group.machines.size, *rows.shape))
+        for kind, factors in self._factors(group.base_to(Z), group.gamma):
+            self._add(gradients, kind, factors, rows, group)
         np.square(gradients, out=gradients)
         return np.einsum("lmd,ml->ld", gradients, weights)
 
@@ -170,46 +184,42 @@ class _Expansion:
             case _:
                 raise NotImplementedError(f"{self.kernel!r} does not say its gradient")
 
-    def _add(self, gradients: Array, kind: int, factors: Array, Z: Array, machines: Array) -> None:
-        """Add the part's gradients at the rows Z of some machines, which have the same rows, to those of all."""
-        seen = np.flatnonzero(self.coefficients[:, machines[0]])
+    def _add(self, gradients: Array, kind: int, factors: Array, Z: Array, group: _Machines) -> None:
+        """Add the part's gradients at the rows Z to those of the machines of a group."""
         d = Z.shape[1]
-        step = block_rows(8.0 * (d + 1) * machines.size)
-        for start in range(0, seen.size, step):
-            some = seen[start : start + step]
-            # What is consecutive need not be copied.
-            whole = some.size == some[-1] - some[0] + 1
-            columns: Any = slice(some[0], some[-1] + 1) if whole else some
-            X, phi = _dense(self.X[columns]) - self.centre, factors[:, columns]
-            a = self.coefficients[columns][:, machines]
+        step = block_rows(8.0 * (d + 1) * group.machines.size)
+        for start in range(0, group.rows.size, step):
+            some = slice(start, start + step)
+            X, phi = _dense(self.X[group.rows[some]]) - self.centre, factors[:, some]
+            a = self.coefficients[np.ix_(group.rows[some], group.machines)]
             if kind == _SIGNS:
                 columns_first = np.ascontiguousarray(X.T), np.ascontiguousarray(a.T)
-                _add_signs(gradients, machines, np.ascontiguousarray(phi), Z, *columns_first, self.steepness)
+                _add_signs(gradients, np.ascontiguousarray(phi), Z, *columns_first, self.steepness)
                 continue
             # One product for all of these machines: φ (a₁X, a₁, a₂X, a₂, …).
-            scaled = np.empty((some.size, machines.size, d + 1))
+            scaled = np.empty((X.shape[0], a.shape[1], d + 1))
             np.multiply(a[:, :, np.newaxis], X[:, np.newaxis], out=scaled[:, :, :d])
             scaled[:, :, d] = a
-            sums = (phi @ scaled.reshape(some.size, -1)).reshape(Z.shape[0], machines.size, d + 1)
-            for place, machine in enumerate(machines):
-                gradients[machine] += sums[:, place, :d]
+            sums = (phi @ scaled.reshape(X.shape[0], -1)).reshape(Z.shape[0], a.shape[1], d + 1)
+            for machine in range(a.shape[1]):
+                gradients[machine] += sums[:, machine, :d]
                 if kind == _DIFFERENCES:
-                    gradients[machine] -= sums[:, place, d:] * Z
+                    gradients[machine] -= sums[:, machine, d:] * Z
 
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
-def _add_signs(gradients: Any, machines: Any, phi: Any, Z: Any, X: Any, a: Any, steepness: Any) -> None:
+def _add_signs(gradients: Any, phi: Any, Z: Any, X: Any, a: Any, steepness: Any) -> None:
     """Subtract Σ_i a_li φ_mi sign(z_mj - x_ji) from the gradients (L, m, d) of some machines; signs have no jump.
 
     Rows run fastest: every inner loop is a contiguous, vectorised one, and all machines share the signs.
     """
     n = phi.shape[1]
-    shares, signs = np.empty((machines.size, _CHUNK)), np.empty(_CHUNK)
+    shares, signs = np.empty((a.shape[0], _CHUNK)), np.empty(_CHUNK)
     for m in range(Z.shape[0]):
         for start in range(0, n, _CHUNK):
             size = min(_CHUNK, n - start)
             factors = phi[m, start : start + size]
-            for p in range(machines.size):
+            for p in range(a.shape[0]):
                 share, own = shares[p], a[p, start : start + size]
                 for i in range(size):
                     share[i] = factors[i] * own[i]
@@ -219,11 +229,11 @@ def _add_signs(gradients: Any, machines: Any, phi: Any, Z: Any, X: Any, a: Any, 
                     u = (z - x[i]) * steep
                     u = u if u < 1.0 else 1.0
                     signs[i] = u if u > -1.0 else -1.0
-                for p in range(machines.size):
+                for p in range(a.shape[0]):
                     share, total = shares[p], 0.0
                     for i in range(size):
                         total += share[i] * signs[i]
-                    gradients[machines[p], m, j] -= total
+                    gradients[p, m, j] -= total
 
 
 def _as_doubles(X: Any) -> Any:
