@@ -10,11 +10,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from naive import kernel_matrix
-from polymargin import LSSVMClassifier, SVMClassifier
+from polymargin import AutoKernelClassifier, LSSVMClassifier, SVMClassifier
 from polymargin.datasets import make_waveform
 from polymargin.estimators._metric import relevance
 from polymargin.kernels import RBF, Blend, Exponential, Laplacian, Linear, Polynomial, Precomputed, Scaled
 from polymargin.persistence import load, save
+from polymargin.selection.settings import SearchSettings
 
 WIDTHS = np.array([2.0, 0.5, 0.0, 1.0])
 KERNELS = [RBF(), Laplacian(), Exponential(), Blend(), Polynomial(2), Polynomial(2, centred=True), Linear()]
@@ -169,7 +170,12 @@ def test_columns_of_noise_fade(learned):
     assert plain.feature_relevance_[:2].sum() < learned.feature_relevance_[:2].sum()
     assert learned.metric_[:2].min() > learned.metric_[2:].max()
     assert log_loss(learned, new, labels) < 0.9 * log_loss(plain, new, labels)
-    assert learned.feature_relevance_std_.shape == (17,)
+    folds = learned.feature_relevance_folds_
+    assert folds.shape == (SearchSettings().folds, 17)
+    assert_allclose(folds.sum(axis=1), 1.0)
+    assert_allclose(learned.feature_relevance_std_, folds.std(axis=0, ddof=1))
+    assert plain.feature_relevance_folds_ is None
+    assert plain.feature_relevance_std_ is None
 
 
 def test_the_stated_log_loss_of_a_learned_metric_is_true(learned):
@@ -260,6 +266,8 @@ def test_model_files_keep_the_metric(learned, tmp_path):
     loaded = load(tmp_path / "model.polymargin")
     assert (loaded.predict_proba(new) == learned.predict_proba(new)).all()
     assert (loaded.metric_ == learned.metric_).all()
+    assert_allclose(loaded.feature_relevance_, learned.feature_relevance_, rtol=1e-12)
+    assert (loaded.feature_relevance_std_ == learned.feature_relevance_std_).all()
 
 
 @pytest.mark.parametrize("estimator", [
@@ -287,3 +295,50 @@ def test_relevance_of_a_machine_without_signal_is_zero():
     bank = model.bank_
     object.__setattr__(bank, "dual_coef", np.zeros_like(bank.dual_coef))
     assert (relevance(bank) == 0.0).all()
+
+
+def test_relevance_of_a_pool_is_the_mean_by_weights():
+    X, y = noisy_columns(120, 3, 0)
+    members = [
+        LSSVMClassifier(kernel="rbf", C=1.0, gamma=0.1),
+        LSSVMClassifier(kernel="linear", C=1.0),
+        LSSVMClassifier(kernel=lambda A, B: A @ B.T, C=1.0),
+    ]
+    pool = AutoKernelClassifier(members).fit(X, y)
+    pool.weights_ = np.array([0.5, 1.5, 0.7])
+    rbf, linear = (member.feature_relevance_ for member in pool.members_[:2])
+    assert_allclose(pool.feature_relevance_, (rbf + 3.0 * linear) / 4.0)
+    assert pool.feature_relevance_std_ is None
+    pool.weights_ = np.array([0.0, 0.0, 0.7])
+    assert_allclose(pool.feature_relevance_, 0.0)
+    without = AutoKernelClassifier(members[2:]).fit(X, y)
+    with pytest.raises(AttributeError, match="no member of the pool has relevances"):
+        _ = without.feature_relevance_
+    assert "feature_relevance_" not in dir(without)
+    assert "feature_relevance_" in dir(pool)
+    assert not hasattr(AutoKernelClassifier(), "feature_relevance_")
+
+
+def test_spread_of_a_pool_is_known_if_all_members_have_learned_a_metric():
+    X, y = noisy_columns(120, 3, 0)
+    kernels = ("exponential", "linear")
+    pool = AutoKernelClassifier([LSSVMClassifier(kernel=name, metric="learned") for name in kernels]).fit(
+        X, y
+    )
+    pool.weights_ = np.array([0.25, 0.5])
+    first, second = (member.feature_relevance_folds_ for member in pool.members_)
+    assert_allclose(pool.feature_relevance_folds_, (first + 2.0 * second) / 3.0)
+    assert_allclose(pool.feature_relevance_std_, ((first + 2.0 * second) / 3.0).std(axis=0, ddof=1))
+    pool.members_[1].feature_relevance_folds_ = None
+    assert pool.feature_relevance_std_ is None
+    pool.weights_ = np.array([0.25, 0.0])
+    assert_allclose(pool.feature_relevance_folds_, first)
+
+
+def test_relevances_are_not_computed_to_be_listed(monkeypatch, learned):
+    def refuse(bank):
+        raise AssertionError
+
+    monkeypatch.setattr("polymargin.estimators.lssvm.relevance", refuse)
+    assert "feature_relevance_" in dir(learned)
+    assert "feature_relevance_" not in dir(LSSVMClassifier())

@@ -271,11 +271,11 @@ class MetricChoice:
         return self.plain.data.class_index.size
 
     @property
-    def spread(self) -> Array | None:
-        """The standard deviation of the columns' relevance over folds, shape (d,); None with fewer than two folds."""
+    def fold_relevances(self) -> Array | None:
+        """The relevance of the columns without each fold, shape (n_folds, d); None with fewer than two folds."""
         banks = (self.chosen or self.rounds[0]).without
         shares = [relevance(bank) for bank in banks if bank is not None]
-        return np.std(shares, axis=0, ddof=1) if len(shares) > 1 else None
+        return np.array(shares) if len(shares) > 1 else None
 
     @property
     def table(self) -> dict[str, list[Any]]:

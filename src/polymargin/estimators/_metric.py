@@ -237,6 +237,11 @@ def relevance(bank: LSSVMBank) -> Array:
     return squares / total if total > 0.0 else squares
 
 
+def spread(folds: Array | None) -> Array | None:
+    """Return the standard deviation over folds, shape (d,), of relevances of shape (n_folds, d); None for None."""
+    return None if folds is None else np.std(folds, axis=0, ddof=1)
+
+
 def _nested(
     whole: LSSVMBank, without: list[LSSVMBank | None], folds: list[Array | None], numbers: Array
 ) -> Nested:

@@ -20,6 +20,7 @@ from polymargin._warnings import Warned, collected, warn_once
 from polymargin.decoders import resolve_decoder
 from polymargin.decoders._base import FOLDS, prior_shift, reweighted
 from polymargin.estimators._base import ProbabilisticMixin
+from polymargin.estimators._metric import spread
 from polymargin.estimators._pool import pool_weights, pooled
 from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
 from polymargin.estimators._validation import check_rows, resolve_priors
@@ -79,6 +80,12 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         weights of the members.
     loo_log_loss_ : float
         The log-loss of `loo_log_proba_`, weighted as the rows are.
+    feature_relevance_ : ndarray of shape (n_features,)
+        How much the members depend on every column: the mean of their ``feature_relevance_`` by their weights, over
+        the members that have one; sums to one. A sensitivity, not a cause.
+    feature_relevance_folds_, feature_relevance_std_ : ndarray of shape (n_folds, n_features) and (n_features,), or None
+        The same mean in every fold, for the weights of the pool, and its standard deviation; None unless all these
+        members have learned a metric, in as many folds.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -298,6 +305,48 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             member.set_params(priors=None, classes=self.classes, class_weight=None, random_state=random_state)
         return members
 
+    @property
+    def _has_relevance(self) -> bool:
+        """Whether any member has relevances; these need not be computed to know."""
+        return hasattr(self, "weights_") and any(_has_relevance(member) for member in self.members_)
+
+    def _mean_relevance(self, name: str) -> Array | None:
+        """Return the mean of the members' relevances, or of those in folds, by their weights; None if one lacks it."""
+        check_is_fitted(self)
+        if not self._has_relevance:
+            raise AttributeError(
+                "no member of the pool has relevances: the gradients of their kernels are not known"
+            )
+        weights = [
+            u if _has_relevance(member) else 0.0
+            for u, member in zip(self.weights_, self.members_, strict=True)
+        ]
+        if not any(weights):  # the pool's answer does not depend on these members
+            return np.zeros(self.n_features_in_) if name == "feature_relevance_" else None
+        values = [getattr(member, name) for u, member in zip(weights, self.members_, strict=True) if u > 0.0]
+        if any(np.shape(value) != np.shape(values[0]) for value in values) or values[0] is None:
+            return None
+        mean = np.tensordot([u for u in weights if u > 0.0], values, axes=1)
+        totals = mean.sum(axis=-1, keepdims=True)
+        return np.divide(mean, totals, out=np.zeros_like(mean), where=totals > 0.0)
+
+    @property
+    def feature_relevance_(self) -> Array:
+        """The mean of the members' relevances by their weights, shape (n_features,)."""
+        mean = self._mean_relevance("feature_relevance_")
+        assert mean is not None
+        return mean
+
+    @property
+    def feature_relevance_folds_(self) -> Array | None:
+        """The same in every fold, shape (n_folds, n_features); None unless all members have learned a metric."""
+        return self._mean_relevance("feature_relevance_folds_")
+
+    @property
+    def feature_relevance_std_(self) -> Array | None:
+        """The standard deviation of the relevance over folds, shape (n_features,); None if it is not known."""
+        return spread(self.feature_relevance_folds_)
+
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether a fit was completed."""
         return hasattr(self, "weights_")
@@ -316,6 +365,11 @@ class _MemberRows:
     y: Any
     sample_weight: Any
     groups: Any
+
+
+def _has_relevance(member: Any) -> bool:
+    """Return whether a fitted member has relevances, without computing them."""
+    return getattr(member, "_has_relevance", False)
 
 
 def _fitted(

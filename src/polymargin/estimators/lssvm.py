@@ -18,7 +18,7 @@ from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._choice import Plan, choose
 from polymargin.estimators._flow import DichotomyClassifier
-from polymargin.estimators._metric import relevance
+from polymargin.estimators._metric import relevance, spread
 from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
 from polymargin.estimators._validation import check_positive
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, Scaled, resolve_kernel
@@ -138,9 +138,11 @@ default="one-vs-one"
         How much the machines depend on every column: its share in their mean squared gradients, in standard deviations
         of the columns; sums to one. A sensitivity of the fitted machines, not a cause: of two columns that say the
         same, either may have it, or both a half.
+    feature_relevance_folds_ : ndarray of shape (n_folds, n_features) or None
+        With ``metric="learned"``, the relevance in metrics and machines learned without each fold (at most
+        ``search.folds``; fewer where a class lies in one fold).
     feature_relevance_std_ : ndarray of shape (n_features,) or None
-        With ``metric="learned"``, the standard deviation of the relevance over folds, metric and machines learned
-        without each.
+        Their standard deviation. Folds share rows, so that fresh samples would differ more.
     codebook_ : Codebook
         The dichotomies.
     decoder_ : Decoder
@@ -301,7 +303,7 @@ default="one-vs-one"
         self.kernel_losses_ = least if len(least) > 1 else None
         self.shrinkage_ = 1.0 if choice.chosen is None else choice.chosen.smaller
         self.metric_results_ = None if choice.metric is None else choice.metric.table
-        self.feature_relevance_std_ = None if choice.metric is None else choice.metric.spread
+        self.feature_relevance_folds_ = None if choice.metric is None else choice.metric.fold_relevances
         self.n_support_ = np.bincount(data.class_index, minlength=codebook.n_classes)
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
@@ -428,14 +430,25 @@ default="one-vs-one"
         return kernel.widths if isinstance(kernel, Scaled) else None
 
     @property
+    def _has_relevance(self) -> bool:
+        """Whether there are relevances; they need not be computed to know."""
+        return hasattr(self, "bank_") and bool(self.bank_.kernel.parts)
+
+    @property
     def feature_relevance_(self) -> Array:
         """The share of every column in the machines' mean squared gradients, shape (n_features,)."""
         check_is_fitted(self)
-        if not self.bank_.kernel.parts:
+        if not self._has_relevance:
             raise AttributeError(
                 "the gradient of this kernel is not known: only kernels with a name have relevances"
             )
         return relevance(self.bank_)
+
+    @property
+    def feature_relevance_std_(self) -> Array | None:
+        """The standard deviation of the relevance over folds, shape (n_features,); None if it was not measured."""
+        check_is_fitted(self)
+        return spread(self.feature_relevance_folds_)
 
     @property
     def C_(self) -> Array:

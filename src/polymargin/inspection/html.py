@@ -39,8 +39,11 @@ class ChoicesMixin:
     """Shows the table of choices with scikit-learn's HTML representation; to come before BaseEstimator."""
 
     def __dir__(self) -> list[str]:
-        # Without the attributes that this decoding does not have.
-        return [name for name in object.__dir__(self) if hasattr(self, name)]
+        # Without the attributes that this decoding, or kernel, does not have. Relevances take as long to compute as
+        # machines, and are not computed for a list of names.
+        costly = {"feature_relevance_": getattr(self, "_has_relevance", False)}
+        names = object.__dir__(self)
+        return [name for name in names if (costly[name] if name in costly else hasattr(self, name))]
 
     def _get_params_html(self, *args: Any, **kwargs: Any) -> Any:
         """Return scikit-learn's table of parameters (1.7 and newer), with the choices above it, in pipelines too."""
