@@ -28,7 +28,6 @@ from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_ba
 from polymargin.machines.lssvm_training import select
 from polymargin.outputs import Nested
 from polymargin.selection.settings import SearchSettings
-from polymargin.solvers.gradients import mean_squared_gradients
 
 Array = NDArray[Any]
 
@@ -211,6 +210,8 @@ def _learned(widths: Array, bank: LSSVMBank, damping: float) -> Array:
 
 def _squared_gradients(bank: LSSVMBank) -> Array:
     """Return the mean squared gradient of the machines along every scaled column, over the rows of each, shape (d,)."""
+    from polymargin.solvers.gradients import mean_squared_gradients  # numba takes long to import
+
     kernel, data = bank.kernel, bank.data
     inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
     X, looked_at = kernel.scaled(data.X), np.arange(data.class_index.size)
