@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from conftest import blobs
 from polymargin import AutoKernelClassifier, Codebook, KNNPosterior, LSSVMClassifier, SVMClassifier
 from polymargin.codebooks import resolve_codebook
-from polymargin.inspection import selection_surface
+from polymargin.inspection import FeatureRelevance, feature_relevance, selection_surface
 from polymargin.kernels import RBF
 from polymargin.machines import Workspace
 from polymargin.machines._gram import group_grams
@@ -32,6 +32,7 @@ from matplotlib import pyplot  # noqa: E402
 from polymargin.plots import (  # noqa: E402
     CodebookDisplay,
     DecisionRegionDisplay,
+    RelevanceDisplay,
     ReliabilityDisplay,
     SelectionDisplay,
     decision_regions,
@@ -525,6 +526,49 @@ def test_regions_say_what_is_wrong(model, data):
         decision_regions(model, X[:, :1])
     with pytest.raises(ValueError, match="none of the classes"):
         decision_regions(model, X, np.full(len(y), "dog"), resolution=3)
+
+
+# Relevance
+
+
+def test_relevance_is_drawn_largest_first(data):
+    X, y = data
+    table = pd.DataFrame(np.column_stack([X, X[:, 0] ** 2]), columns=["a", "b", "$c^2$"])
+    model = make_pipeline(StandardScaler(), LSSVMClassifier(kernel="rbf", metric="learned")).fit(table, y)
+    display = RelevanceDisplay.from_estimator(model, color="red")
+    found = feature_relevance(model)
+    widths = [bar.get_width() for bar in display.bars_]
+    np.testing.assert_allclose(widths, np.sort(found.relevance)[::-1])
+    assert shown_labels(display.ax_.get_yticklabels()) == [found.names[j] for j in found.order]
+    display.figure_.canvas.draw()  # names are no formulas
+    top, bottom = display.ax_.get_ylim()[::-1]
+    assert top < bottom
+    ends = np.array([line[:, 0] for line in display.bars_.errorbar.lines[2][0].get_segments()])
+    std = found.std[found.order]
+    np.testing.assert_allclose(ends[:, 1], widths + std)
+    np.testing.assert_allclose(ends[:, 0], np.maximum(widths - std, 0.0))
+    assert display.bars_.patches[0].get_facecolor()[:3] == (1.0, 0.0, 0.0)
+    assert display.ax_.get_xlabel() == "relevance, ± standard deviation over folds"
+    assert display.ax_.get_title() == ""
+
+
+def test_relevance_of_many_columns(model):
+    names = tuple(f"column {j} " + "long " * 20 for j in range(30))
+    found = FeatureRelevance(names, np.arange(30) / 435.0)
+    display = RelevanceDisplay(found).plot(n_columns=4)
+    assert [bar.get_width() * 435.0 for bar in display.bars_] == pytest.approx([29, 28, 27, 26])
+    assert display.bars_.errorbar is None
+    assert display.ax_.get_title() == f"4 of 30 columns; the others together {325 / 435:.1%}"
+    assert max(map(len, shown_labels(display.ax_.get_yticklabels()))) == 40
+    assert display.ax_.get_xlabel() == "relevance"
+    assert len(RelevanceDisplay(found).plot().bars_) == 20
+    assert len(display.plot(n_columns=None).bars_) == 30
+    _, ax = pyplot.subplots()
+    named = RelevanceDisplay.from_estimator(model, feature_names=["u", "v"], n_columns=1, ax=ax)
+    assert named.ax_ is ax
+    assert shown_labels(ax.get_yticklabels())[0] in "uv"
+    with pytest.raises(ValueError, match="at least 1"):
+        display.plot(n_columns=0)
 
 
 # matplotlib

@@ -5,6 +5,7 @@ They need matplotlib: install polymargin with its plot extra; it is imported whe
 
 from polymargin.plots.codebook import CodebookDisplay
 from polymargin.plots.regions import DecisionRegionDisplay, DecisionRegions, decision_regions
+from polymargin.plots.relevance import RelevanceDisplay
 from polymargin.plots.reliability import ReliabilityDisplay
 from polymargin.plots.selection import SelectionDisplay
 
@@ -12,6 +13,7 @@ __all__ = [
     "CodebookDisplay",
     "DecisionRegionDisplay",
     "DecisionRegions",
+    "RelevanceDisplay",
     "ReliabilityDisplay",
     "SelectionDisplay",
     "decision_regions",
