@@ -16,18 +16,20 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from polymargin import AutoKernelClassifier, KernelLogisticClassifier, LSSVMClassifier, PosteriorSVMClassifier
 from polymargin.comparison.repeated import RepeatedComparison
 from polymargin.comparison.standings import standings
 from polymargin.datasets import read_csv
+from polymargin.inspection import feature_relevance
 from polymargin.metrics import calibration_error, reliability_curve
 from polymargin.report import compare_summary, fit_summary, write_page
 from polymargin.report._figures import figures, plain
 from polymargin.report._predictions import Predictions, prediction_parts
 from polymargin.report._sentences import with_sentences
 from polymargin.report.page import _script_json, render_page
+from polymargin.tables import preparation
 
 HOSTILE = [
     "<script>window.x=1</script>",
@@ -235,6 +237,62 @@ def test_what_was_tried_is_a_table():
     assert 'id="tried"' not in render_page(summary)
 
 
+def test_what_the_model_looks_at():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X = X.assign(colour=np.array(["<red>", "blue"], dtype=object)[(X.iloc[:, 3] > 1).astype(int)])
+    model = make_pipeline(preparation(X), LSSVMClassifier(kernel="rbf", metric="learned")).fit(X, y)
+    options = {"title": "iris", "log_proba": model[-1].loo_log_proba_, "classes": model.classes_}
+    summary = fit_summary(model, X, y, **options)
+    found, expected = summary["model"]["relevance"], feature_relevance(model)
+    assert {row["name"] for row in found["rows"]} == set(X.columns)
+    assert_allclose([row["relevance"] for row in found["rows"]], np.sort(expected.relevance)[::-1])
+    (bars,) = figures(summary)["relevance"]["views"][0]["data"]
+    assert_allclose(bars["x"], np.sort(expected.relevance)[::-1])
+    assert_allclose(bars["error_x"]["array"], expected.std[expected.order])
+    page = render_page(summary)
+    section = page[page.index('id="relevance"') :].partition("</section>")[0]
+    assert "not a cause" in section
+    assert f"{expected.names[expected.order[0]]} has the largest share" in summary["text"]["relevance"]
+    assert section.count('<th scope="row">') == 5
+    assert 'href="#relevance"' in page
+    # Names that the page is given count, also of a model that was fitted to numbers alone.
+    plain_model = make_pipeline(StandardScaler(), LSSVMClassifier(kernel="rbf")).fit(
+        X.iloc[:, :4].to_numpy(), y
+    )
+    with pytest.warns(UserWarning, match="fitted without feature names"):
+        summary = fit_summary(plain_model, X.iloc[:, :4], y, **options)
+    assert {row["name"] for row in summary["model"]["relevance"]["rows"]} == set(X.columns[:4])
+    assert "error_x" not in figures(summary)["relevance"]["views"][0]["data"][0]
+    assert "folds" not in summary["text"]["relevance"]
+
+
+def test_many_columns_are_counted_and_steps_need_not_tell_names():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(60, 30))
+    y = (X[:, 0] > 0).astype(int)
+    halves = FunctionTransformer(lambda rows: np.asarray(rows)[:, :25])
+    model = make_pipeline(halves, LSSVMClassifier(kernel="linear", C=1.0)).fit(X, y)
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(30)])
+    summary = fit_summary(
+        model, frame, y, title="x", log_proba=model[-1].loo_log_proba_, classes=model.classes_
+    )
+    found = summary["model"]["relevance"]
+    assert found["rows"][0]["name"] == "x0"
+    assert "20 of 25 columns are drawn" in render_page(summary)
+    assert_allclose(found["drawn_share"], np.sort(model[-1].feature_relevance_)[5:].sum())
+
+
+def test_models_without_relevances_have_no_such_section(fitted):
+    X, y = load_iris(return_X_y=True)
+    model = make_pipeline(KernelLogisticClassifier(C=1.0, gamma=0.5)).fit(X, y)
+    summary = fit_summary(
+        model, X, y, title="iris", log_proba=model.predict_log_proba(X), classes=model.classes_
+    )
+    assert summary["model"]["relevance"] is None
+    assert 'id="relevance"' not in render_page(summary)
+    assert 'id="relevance"' in render_page(fitted[-1])
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_smaller_C_is_told_from_the_favoured_one(kernel):
     X, y = load_iris(return_X_y=True)
@@ -294,7 +352,9 @@ def test_labels_of_figures_are_no_markup(hostile_summary):
     ticks = drawn["codebook"]["layout"]["yaxis"]["ticktext"]
     legend = [trace["name"] for trace in drawn["regions"]["views"][0]["data"] if "name" in trace]
     axes = [drawn["regions"]["layout"][axis]["title"]["text"] for axis in ("xaxis", "yaxis")]
-    for text in (*ticks, *legend, *axes, *drawn["regions"]["views"][0]["data"][0]["text"][0]):
+    columns = drawn["relevance"]["layout"]["yaxis"]["ticktext"]
+    assert len(columns) == 2
+    for text in (*ticks, *legend, *axes, *columns, *drawn["regions"]["views"][0]["data"][0]["text"][0]):
         assert "<" not in text
         assert ">" not in text
     assert html.unescape(plain("<b>&lt;")) == "<b>&lt;"

@@ -24,10 +24,10 @@ NAMES = [
     "c <b>bold</b> &amp; " + "long" * 20,
 ]
 SECTIONS = [
-    "ranking", "reliability", "histograms", "confusion", "per-class", "uncertain", "wrong", "codebook", "surface",
-    "regions",
+    "ranking", "reliability", "histograms", "confusion", "per-class", "uncertain", "wrong", "relevance", "codebook",
+    "surface", "regions",
 ]  # fmt: skip
-FIGURES = ["reliability", "histograms", "codebook", "surface", "regions"]
+FIGURES = ["reliability", "histograms", "relevance", "codebook", "surface", "regions"]
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,8 @@ def test_hostile_names_are_shown_as_text(desktop):
     assert NAMES[1][:12] in desktop.locator("#regions .ytitle").text_content()
     shown = desktop.locator("#confusion tbody th").all_text_contents()
     assert [text.strip() for text in shown] == sorted(NAMES)
+    columns = desktop.locator("#relevance .ytick text").all_text_contents()
+    assert {text[:12] for text in columns} == {NAMES[0][:12], NAMES[1][:12]}
     legend = desktop.locator("#regions .legendtext").all_text_contents()
     assert NAMES[0] in legend
     assert any(text.startswith("c <b>bold</b> &amp;") for text in legend)

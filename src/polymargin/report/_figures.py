@@ -25,6 +25,8 @@ def figures(summary: Summary) -> dict[str, Figure]:
     found = {"codebook": _codebook(summary)} if summary["model"]["codebook"] else {}
     if summary["reliability"]:
         found |= {"reliability": _reliability(summary), "histograms": _histograms(summary)}
+    if summary["model"]["relevance"]:
+        found["relevance"] = _relevance(summary["model"]["relevance"])
     if "missing" not in summary["model"]["surface"]:
         found["surface"] = _surface(summary["model"]["surface"])
     if "missing" not in summary["model"]["regions"]:
@@ -131,6 +133,52 @@ def _histograms(summary: Summary) -> Figure:
                 "tickvals": [0, 0.25, 0.5, 0.75, 1],
             },
             "yaxis": {"title": {"text": "predictions"}, "rangemode": "tozero"},
+        },
+    }
+
+
+def _relevance(found: Summary) -> Figure:
+    rows = found["rows"][: found["drawn"]]
+    shares = [row["relevance"] for row in rows]
+    bars: Figure = {
+        "type": "bar",
+        "orientation": "h",
+        "x": shares,
+        "y": list(range(len(rows))),
+        "text": [plain(row["name"]) for row in rows],
+        "textposition": "none",
+        "marker": {"color": "@accent"},
+        "hovertemplate": "%{text}: %{x:.1%}<extra></extra>",
+    }
+    if found["spread_known"]:
+        spreads = [row["std"] for row in rows]
+        bars["error_x"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": spreads,
+            "arrayminus": [min(spread, share) for spread, share in zip(spreads, shares, strict=True)],
+            "color": "@ink/0.6",
+            "thickness": 1.5,
+            "width": 3,
+        }
+        bars["customdata"] = spreads
+        bars["hovertemplate"] = "%{text}: %{x:.1%} ± %{customdata:.1%}<extra></extra>"
+    return {
+        "views": [{"name": "", "data": [bars]}],
+        "height": 90 + 26 * max(len(rows), 4),
+        "width": 820,
+        "layout": {
+            "xaxis": {
+                "title": {"text": "share of the sensitivity"},
+                "tickformat": ".0%",
+                "rangemode": "tozero",
+            },
+            "yaxis": {
+                "autorange": "reversed",
+                "showgrid": False,
+                "tickvals": list(range(len(rows))),
+                "ticktext": [plain(row["name"]) for row in rows],
+            },
         },
     }
 

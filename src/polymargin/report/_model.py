@@ -1,4 +1,4 @@
-"""What a fitted model shows: its codebook, what it chose among, and how it divides the plane. Plain values out."""
+"""What a fitted model shows, as plain values: columns that matter, codebook, what it chose among, decision regions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from polymargin.inspection import selection_surface
+from polymargin.inspection import feature_relevance, selection_surface
 from polymargin.inspection.html import SELECTIONS
 from polymargin.inspection.tried import in_words, searches
 from polymargin.plots import decision_regions
@@ -18,6 +18,7 @@ Section = dict[str, Any]
 
 _SHOWN_MACHINES = 400
 _SHOWN_POINTS = 800
+_SHOWN_COLUMNS, _DRAWN_COLUMNS = 200, 20
 _FINE, _COARSE, _MANY_ROWS = 84, 40, 1500
 
 
@@ -40,6 +41,7 @@ def model_parts(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Se
         "estimator": type(estimator).__name__,
         "members": _members(estimator),
         "tried": _tried(estimator),
+        "relevance": _relevance(model, feature_names),
         "codebook": _codebook(estimator),
         "surface": _surface(estimator),
         "regions": _regions(model, X, y, feature_names),
@@ -83,6 +85,27 @@ def _tried(estimator: Any) -> Section | None:
             for search in found
             for row in search.rows
         ],
+    }
+
+
+def _relevance(model: Pipeline, feature_names: list[str]) -> Section | None:
+    """Return the columns that the model depends on, most relevant first; None if it has no relevances."""
+    try:
+        found = feature_relevance(model, feature_names)
+    except AttributeError:
+        return None
+    except ValueError:  # a step does not tell what becomes of these columns
+        found = feature_relevance(model)
+    table = found.to_dict()
+    return {
+        "columns": len(found.names),
+        "drawn": min(len(found.names), _DRAWN_COLUMNS),
+        "drawn_share": sum(table["relevance"][:_DRAWN_COLUMNS]),
+        "rows": [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)][
+            :_SHOWN_COLUMNS
+        ],
+        "negligible": len(found.negligible),
+        "spread_known": found.std is not None,
     }
 
 

@@ -26,6 +26,8 @@ def with_sentences(summary: Summary) -> Summary:
     }
     if summary["ranking"]:
         text["ranking"] = _ranking(summary)
+    if summary["model"]["relevance"]:
+        text["relevance"] = _relevance(summary["model"]["relevance"])
     if summary["model"]["codebook"]:
         text["codebook"] = _codebook(summary)
     if summary["model"]["members"]:
@@ -192,6 +194,25 @@ def _wrong(summary: Summary) -> str:
         f"The rows that were labelled wrong{often}, the surest first; if a label in the data is a slip, it is likely "
         "to be here."
     )
+
+
+def _relevance(found: Summary) -> str:
+    how = (
+        "How much the outputs of the machines change with each column of the data, by a standard deviation of it: its "
+        "share in their squared gradients, in the mean over the rows"
+        f"{', with the standard deviation over folds' if found['spread_known'] else ''}. This is a sensitivity of the "
+        "model, not a cause: of two columns that say the same, either may have the share, or each a half, and to "
+        "change a column in the world need not change the class."
+    )
+    first = found["rows"][0]
+    if first["relevance"] == 0.0:
+        return f"{how} Here the model depends on no column."
+    here = f"Here {shortened(first['name'])} has the largest share, {first['relevance']:.1%}"
+    idle = found["negligible"]
+    if idle:
+        hardly = _count(idle, "column hardly matters", "columns hardly matter")
+        here += f"; {hardly} (less than a tenth of an equal share)"
+    return f"{how} {here}."
 
 
 def _codebook(summary: Summary) -> str:
