@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import polymargin
 from polymargin import _memory
 from polymargin.cli import app
+from polymargin.inspection import feature_relevance
 from polymargin.persistence import describe
 
 
@@ -125,6 +126,68 @@ def test_the_runner_up_is_named(folder, tmp_path):
         folder / "flowers.csv", "-m", "svm", "-k", "linear", "--sample", 60, "-o", tmp_path / "m.skops"
     )
     assert "runner-up" not in given.stdout
+
+
+def noisy(tmp_path, n=400):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(n, 14)), columns=[f"noise {j}" for j in range(14)])
+    frame["[bold]wave"] = rng.normal(size=n)
+    frame["colour"] = rng.choice(["blue", "green", "red"], n)
+    value = np.sin(2.0 * frame["[bold]wave"]) + 1.5 * (frame["colour"] == "red") + 0.3 * rng.normal(size=n)
+    frame["kind"] = np.where(value > 0.5, "up", "down")
+    frame.to_csv(tmp_path / "noisy.csv", index=False)
+    return tmp_path / "noisy.csv"
+
+
+def test_columns_that_matter_and_those_that_do_not(tmp_path):
+    file = noisy(tmp_path)
+    options = [file, "-m", "ls-svm", "--metric", "learned", "-o", tmp_path / "m.skops"]
+    document = json.loads(run(*options, "--json").stdout)
+    model = polymargin.load(tmp_path / "m.skops")
+    assert model[-1].metric == "learned"
+    found, expected = document["relevance"], feature_relevance(model)
+    assert found["name"] == expected.to_dict()["name"]
+    assert_allclose(found["relevance"], expected.to_dict()["relevance"])
+    assert_allclose(found["std"], expected.to_dict()["std"])
+    assert set(found["name"][:2]) == {"[bold]wave", "colour"}
+    assert found["negligible"]
+    assert all(name.startswith("noise") for name in found["negligible"])
+    assert describe(tmp_path / "m.skops")["summary"]["relevance"] == found
+    result = run(*options)
+    text = " ".join(result.stdout.split())
+    named = [
+        f"{name!r} {share:.1%} (± {std:.1%})"
+        for name, share, std in zip(found["name"], found["relevance"], found["std"], strict=True)
+        if name not in found["negligible"]
+    ]
+    assert f"depends most on (sensitivity, not cause): {', '.join(named[:5])}" in text
+    assert f"hardly depends on: {', '.join(map(repr, found['negligible'][:10]))}" in text
+    results = document["chosen"]["metric_results"]
+    assert results["chosen"].index(True) > 0
+    assert f"learned metric: kept, {results['chosen'].index(True)} round" in text
+    assert f"{results['loss'][0]:.4f} without it" in text
+
+
+def test_a_metric_that_does_not_help_is_said_to_be_dropped(tmp_path):
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.normal(size=(60, 30))).assign(kind=rng.permutation(np.arange(60) % 2))
+    frame.to_csv(tmp_path / "noise.csv", index=False)
+    result = run(
+        tmp_path / "noise.csv", "-m", "ls-svm", "--metric", "learned", "-o", tmp_path / "m", "-t", "kind"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "learned metric: not kept" in result.stdout
+
+
+def test_the_pool_names_its_columns_and_others_do_not(folder, tmp_path):
+    options = [folder / "flowers.csv", "--sample", 60, "-o", tmp_path / "m.skops"]
+    result = run(*options)
+    assert "depends most on (sensitivity, not cause): '" in result.stdout
+    assert "±" not in result.stdout
+    assert "learned metric" not in result.stdout
+    names = set(json.loads(run(*options, "--json").stdout)["relevance"]["name"])
+    assert names == {"sepal length", "<script>", "petal, length", "width", "colour", "wild"}
+    assert "depends" not in run(*options, "-m", "svm", "-k", "linear").stdout
 
 
 def test_groups_are_held_out_together(tmp_path):
@@ -296,6 +359,11 @@ def test_more_rows_than_memory_is_refused_before_they_are_read(monkeypatch, fold
         (["FILE", "-m", "knn"], "unknown model 'knn'"),
         (["FILE", "-k", "cosine", "-m", "svm"], "unknown kernel 'cosine'"),
         (["FILE", "-c", "ecoc"], "--coding is not for --model auto; choose --model ls-svm or svm"),
+        (["FILE", "--metric", "learned"], "--metric is not for --model auto; choose --model ls-svm"),
+        (
+            ["FILE", "-m", "ls-svm", "--metric", "euclidean"],
+            "unknown metric 'euclidean'; choose one of learned",
+        ),
         (["FILE", "-m", "ls-svm", "-d", "guess"], "unknown decoding 'guess'"),
         (["FILE", "-m", "svm", "-d", "bayes"], "needs variances"),
         (["FILE", "-o", "/no/such/folder/m.skops"], "there is no folder"),

@@ -10,15 +10,16 @@ import numpy as np
 from polymargin import codebooks
 from polymargin.decoders import DECODERS
 
-__all__ = ["CODINGS", "DECODINGS", "KERNELS", "MODELS", "chosen", "make_classifier"]
+__all__ = ["CODINGS", "DECODINGS", "KERNELS", "METRICS", "MODELS", "chosen", "make_classifier"]
 
 CODINGS = (*codebooks.CODINGS, "adaptive")
 DECODINGS = tuple(DECODERS)
 KERNELS = ("rbf", "laplacian", "exponential", "blend", "poly", "linear")
+METRICS = ("learned",)
 #: Of every model the options that it takes.
 MODELS: Mapping[str, tuple[str, ...]] = {
     "auto": (),
-    "ls-svm": ("coding", "decoding", "kernel"),
+    "ls-svm": ("coding", "decoding", "kernel", "metric"),
     "svm": ("coding", "decoding", "kernel"),
     "posterior-svm": ("decoding", "kernel"),
     "kernel-logistic": ("kernel",),
@@ -35,7 +36,7 @@ def make_classifier(model: str, seed: int, **options: str | None) -> Any:
     seed : int
         Its random state.
     **options : str or None
-        ``coding``, ``decoding`` and ``kernel``, None for the estimator's own choice.
+        ``coding``, ``decoding``, ``kernel`` and ``metric``, None for the estimator's own choice.
 
     Examples
     --------
@@ -44,7 +45,8 @@ def make_classifier(model: str, seed: int, **options: str | None) -> Any:
     """
     import polymargin
 
-    for name, choices in (("coding", CODINGS), ("decoding", DECODINGS), ("kernel", KERNELS)):
+    known = {"coding": CODINGS, "decoding": DECODINGS, "kernel": KERNELS, "metric": METRICS}
+    for name, choices in known.items():
         value = options.get(name)
         if value is not None and value not in choices:
             raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
@@ -95,6 +97,7 @@ def chosen(classifier: Any) -> dict[str, Any]:
         "decoding": getattr(classifier, "decoding", None),
         "kernel_losses": getattr(classifier, "kernel_losses_", None),
         "search_results": _search_results(classifier),
+        "metric_results": _metric_results(classifier),
         "n_support": len(getattr(classifier, "support_", ())),
     }
     return {name: value for name, value in facts.items() if value is not None}
@@ -112,6 +115,14 @@ def _search_results(classifier: Any) -> dict[str, Any] | None:
             "runner_up": found.runner_up,
         }
     return None
+
+
+def _metric_results(classifier: Any) -> dict[str, Any] | None:
+    """Return what was tried in learning a metric, as plain JSON; None where none was asked for."""
+    table = getattr(classifier, "metric_results_", None)
+    if table is None:
+        return None
+    return {name: np.asarray(values).tolist() for name, values in table.items()}
 
 
 def _one_or_range(values: Any) -> float | list[float]:

@@ -17,7 +17,7 @@ from rich.text import Text
 from polymargin.cli._completion import data_files, one_of
 from polymargin.cli._console import check_outputs, fail, note, reported, results
 from polymargin.cli._data import files_read, load_examples, name_of
-from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, MODELS, chosen, make_classifier
+from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, METRICS, MODELS, chosen, make_classifier
 from polymargin.cli._progress import duration, logged, show_steps
 from polymargin.cli._quality import Honest, by_folds, by_leave_one_out, scores
 from polymargin.cli._warnings import noted
@@ -29,6 +29,8 @@ __all__ = ["command"]
 
 #: Of models whose time grows with the cube of the rows: from here on it is long enough to say so.
 _MANY_ROWS = 10_000
+#: How many of the columns that matter most are named.
+_NAMED_COLUMNS = 5
 
 
 def command(
@@ -62,6 +64,15 @@ def command(
         str | None,
         typer.Option("--kernel", "-k", help=f"{', '.join(KERNELS)}.", autocompletion=one_of(KERNELS)),
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            help="learned: scale the columns by how much they matter, if held-out rows are predicted better "
+            "(--model ls-svm).",
+            autocompletion=one_of(METRICS),
+        ),
+    ] = None,
     drop: Annotated[
         list[str] | None, typer.Option("--drop", help="A column not to learn from (may be repeated).")
     ] = None,
@@ -93,7 +104,7 @@ def command(
     Columns of numbers are standardised, missing values filled with the mean; of columns of texts every value becomes
     an indicator, and a missing one has none. The model tunes and calibrates itself. How good it is, is measured on
     rows that it had not learned from: by leave-one-out, which comes with the fit of least-squares machines, or else in
-    folds.
+    folds. The columns that the model depends on most are named: a sensitivity of the model, not a cause.
 
     Examples: [bold]polymargin fit flowers.csv --target species -o flowers.model --report flowers.html[/bold],
     [bold]polymargin fit big.parquet --sample 5000 --drop id[/bold],
@@ -101,7 +112,9 @@ def command(
     """
     start = time.perf_counter()
     with reported():
-        classifier = make_classifier(model, seed, coding=coding, decoding=decoding, kernel=kernel)
+        classifier = make_classifier(
+            model, seed, coding=coding, decoding=decoding, kernel=kernel, metric=metric
+        )
         output = output or Path(f"{name_of(data)}.skops")
         check_outputs([output, report], files_read(data))
         if groups is not None:
@@ -123,7 +136,9 @@ def command(
             pipeline = _fitted(classifier, examples)
         examples = replace(examples, notes=(*examples.notes, *notes))
         honest = _honest(pipeline, examples, seed)
+        relevance = _relevance(pipeline)
         document = _document(model, pipeline, examples, honest, output, time.perf_counter() - start)
+        document |= {} if relevance is None else {"relevance": relevance}
         _save(pipeline, output, document)
         if report is not None:
             document["report"] = str(_write_report(pipeline, examples, honest, report))
@@ -222,6 +237,17 @@ def _document(
     }
 
 
+def _relevance(pipeline: Any) -> dict[str, Any] | None:
+    """Return how much the model depends on every column, as plain JSON; None if it does not tell."""
+    from polymargin.inspection import feature_relevance
+
+    try:
+        found = feature_relevance(pipeline)
+    except AttributeError:
+        return None
+    return {**found.to_dict(), "negligible": list(found.negligible)}
+
+
 def _save(pipeline: Any, output: Path, document: dict[str, Any]) -> None:
     import polymargin
 
@@ -262,7 +288,9 @@ def _print(document: dict[str, Any]) -> None:
         markup=False,
     )
     console.print(_chosen_table(document["estimator"], document["chosen"]))
-    for line in _tried_lines(document["chosen"]):
+    for line in (*_tried_lines(document["chosen"]), *_metric_lines(document["chosen"])):
+        console.print(line, markup=False)
+    for line in _relevance_lines(document.get("relevance")):
         console.print(line, markup=False)
     quality = document["quality"]
     console.print(Text(f"on rows that were held out ({quality['method']})", style="bold"))
@@ -305,6 +333,34 @@ def _tried_lines(facts: dict[str, Any]) -> Iterator[str]:
     best, second = next(row for row in found["candidates"] if row["chosen"]), found["runner_up"]
     line = f"chosen by the {found['compared_by']} on {found['n_rows']} rows: {_candidate(best)}"
     yield line if second is None else f"{line}; runner-up: {_candidate(second)}"
+
+
+def _metric_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield whether a learned metric was kept, with the losses."""
+    found = facts.get("metric_results")
+    if found is None:
+        return
+    rounds = found["chosen"].index(True)
+    least, plain = min(found["loss"][1:]), found["loss"][0]
+    kept = f"kept, {rounds} round{'s' * (rounds > 1)}" if rounds else "not kept"
+    yield f"learned metric: {kept} (loss {least:.4f}, {plain:.4f} without it, on {found['n_rows'][0]} rows)"
+
+
+def _relevance_lines(found: dict[str, Any] | None) -> Iterator[str]:
+    """Yield the columns that the model depends on most, and those that hardly matter to it."""
+    if found is None:
+        return
+    idle = set(found["negligible"])
+    rows = zip(found["name"], found["relevance"], found["std"], strict=True)
+    most = [
+        f"{name!r} {share:.1%}" + ("" if std is None else f" (± {std:.1%})")
+        for name, share, std in rows
+        if name not in idle
+    ]
+    if most:
+        yield f"depends most on (sensitivity, not cause): {', '.join(most[:_NAMED_COLUMNS])}"
+    if idle:
+        yield f"hardly depends on: {_names(found['negligible'])}"
 
 
 def _candidate(row: dict[str, Any]) -> str:
