@@ -342,3 +342,15 @@ def test_relevances_are_not_computed_to_be_listed(monkeypatch, learned):
     monkeypatch.setattr("polymargin.estimators.lssvm.relevance", refuse)
     assert "feature_relevance_" in dir(learned)
     assert "feature_relevance_" not in dir(LSSVMClassifier())
+
+
+def test_the_spread_is_that_of_the_kernel_that_was_chosen():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(150, 3))
+    y = X[:, 0] * X[:, 1] + X[:, 2] ** 2 + 0.3 * rng.normal(size=150) > 0.5
+    model = LSSVMClassifier(metric="learned").fit(X, y)
+    assert model.kernel_.name == "poly, degree 2"  # without a metric, which is learned for the first kernel
+    assert model.metric_ is None
+    assert model.feature_relevance_std_ is None
+    linear = LSSVMClassifier(kernel="linear", metric="learned").fit(X, y)
+    assert linear.feature_relevance_std_ is not None

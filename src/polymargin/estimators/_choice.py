@@ -272,7 +272,12 @@ class MetricChoice:
 
     @property
     def fold_relevances(self) -> Array | None:
-        """The relevance of the columns without each fold, shape (n_folds, d); None with fewer than two folds."""
+        """The relevance of the columns without each fold, shape (n_folds, d).
+
+        None with fewer than two folds, or if no round was chosen and the machines have another kernel than the rounds.
+        """
+        if self.chosen is None and self.plain.kernel.name != self.rounds[0].bank.kernel.name:
+            return None
         banks = (self.chosen or self.rounds[0]).without
         shares = [relevance(bank) for bank in banks if bank is not None]
         return np.array(shares) if len(shares) > 1 else None

@@ -140,7 +140,8 @@ default="one-vs-one"
         same, either may have it, or both a half.
     feature_relevance_folds_ : ndarray of shape (n_folds, n_features) or None
         With ``metric="learned"``, the relevance in metrics and machines learned without each fold (at most
-        ``search.folds``; fewer where a class lies in one fold).
+        ``search.folds``; fewer where a class lies in one fold). None if the metric was not kept and another kernel than
+        its own was chosen.
     feature_relevance_std_ : ndarray of shape (n_features,) or None
         Their standard deviation. Folds share rows, so that fresh samples would differ more.
     codebook_ : Codebook
