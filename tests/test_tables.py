@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from polymargin import tables
+from polymargin import datasets, tables
 from polymargin.tables import _files
 
 
@@ -274,6 +274,40 @@ def test_the_same_seed_gives_the_same_sample(tmp_path):
     one, same, other = (examples_of(path, sample=30, seed=seed).row_numbers for seed in (1, 1, 2))
     assert_array_equal(one, same)
     assert not np.array_equal(one, other)
+
+
+def test_rows_and_columns_are_taken_from_frames_as_from_arrays(tmp_path):
+    text = "a,b,w,g,y\n" + "".join(
+        f"{i or ''},{'uv'[i % 2] if i else ''},{i},g{i // 2},{i % 3}\n" for i in range(12)
+    )
+    path = written(tmp_path, text)
+    frame, arrays = examples_of(path, weight="w", group="g"), datasets.read_csv(path).select(["a", "b"])
+    assert repr(frame) == "Examples('t': 12 rows, 2 features, 3 classes)"
+    assert (frame.nominal, frame.source) == (arrays.nominal, arrays.source) == (("b",), "file t.csv")
+    assert_array_equal(frame.missing, arrays.missing)
+    assert frame.has_missing
+    taken, other = frame.take([7, 3, 0], "three rows"), arrays.take([7, 3, 0], "three rows")
+    assert taken.source == other.source == "file t.csv; three rows"
+    assert_array_equal(taken.frame.isna(), other.missing)
+    assert_array_equal(taken.frame.fillna(-1), np.where(other.missing, -1, other.X))
+    assert_array_equal(taken.extras["row"], other.extras["row"])
+    assert (taken.row_numbers.tolist(), taken.weights.tolist()) == ([7, 3, 0], [7, 3, 0])
+    assert taken.groups.tolist() == ["g3", "g1", "g0"]
+    numbers = taken.select(["a"])
+    assert (numbers.feature_names, numbers.nominal, numbers.frame.shape) == (("a",), (), (3, 1))
+    assert_array_equal(numbers.frame, other.select(["a"]).X)
+
+
+def test_the_rows_of_a_dataset_keep_their_numbers(tmp_path):
+    """A column that counts the rows of a file is found where rows without a label are left out, too."""
+    path = written(
+        tmp_path, "id,a,y\n" + "".join(f"{i},{i % 7},{'' if i == 5 else i % 2}\n" for i in range(30))
+    )
+    read, converted = (
+        tables.choose_features(t) for t in (examples_of(path), tables.examples_of(datasets.read_csv(path)))
+    )
+    assert read.feature_names == converted.feature_names == ("a",)
+    assert read.notes[-1] == converted.notes[-1] == "column 'id' is left out: it counts the rows"
 
 
 # Columns

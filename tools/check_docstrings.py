@@ -45,10 +45,11 @@ class Public(NamedTuple):
 
 
 def _describes_its_fields(cls: type) -> bool:
-    """Return whether a dataclass or named tuple has all its public fields in the Attributes section."""
+    """Return whether a dataclass or named tuple has all its public fields in its Attributes section or a base's."""
     names = getattr(cls, "_fields", None) or list(getattr(cls, "__dataclass_fields__", {}))
     fields = [name for name in names if not name.startswith("_")]
-    attributes = NumpyDocString(inspect.getdoc(cls) or "")["Attributes"]
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("polymargin.")]
+    attributes = [part for base in ours for part in NumpyDocString(base.__doc__ or "")["Attributes"]]
     described = {name.strip() for attribute in attributes for name in attribute.name.split(",")}
     return bool(fields) and described.issuperset(fields)
 

@@ -77,7 +77,7 @@ def load_examples(
             raise ValueError(
                 "--target, --drop, --weight and --groups name columns of a file; datasets by name have their own"
             )
-        examples = tables.sampled(datasets.examples_of(datasets.load(data)), sample, seed)
+        examples = tables.sampled(tables.examples_of(datasets.load(data)), sample, seed)
         check_rows(examples.labels.size)
         return tables.choose_features(examples)
     table = tables.open_table(data)

@@ -192,12 +192,12 @@ def _load(data: str, target: str | None) -> Dataset:
 
 def _usable(dataset: Dataset) -> Dataset:
     """Return the dataset with the columns that `fit` would take, too."""
-    from polymargin import datasets, tables
+    from polymargin import tables
 
-    chosen = tables.choose_features(datasets.examples_of(dataset))
+    chosen = tables.choose_features(tables.examples_of(dataset))
     for line in chosen.notes:
         note(line)
-    return dataset.select(chosen.frame)
+    return dataset.select(chosen.feature_names)
 
 
 def _comparison(

@@ -15,8 +15,8 @@ Dataset('wine': 178 rows, 13 features, 3 classes)
 array([1., 1., 1., 1., 1.])
 """
 
+from polymargin._dataset import Dataset, DatasetNotFound, Split
 from polymargin._preparation import training_imputer, value_indicators
-from polymargin.datasets._dataset import Dataset, DatasetNotFound, Split
 from polymargin.datasets._load import data_files, load, names
 from polymargin.datasets._prepare import (
     drop_constant_columns,
@@ -26,7 +26,7 @@ from polymargin.datasets._prepare import (
     paper_names,
     preprocessor,
 )
-from polymargin.datasets._tables import examples_of, read_csv
+from polymargin.datasets._tables import read_csv
 from polymargin.datasets.generators import (
     Generator,
     generators,
@@ -47,7 +47,6 @@ __all__ = [
     "data_files",
     "drop_constant_columns",
     "drop_incomplete_rows",
-    "examples_of",
     "generators",
     "load",
     "load_for",

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin._dataset import Dataset, Split
 from polymargin.datasets._catalog import ALL, Known
-from polymargin.datasets._dataset import Dataset, Split
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 

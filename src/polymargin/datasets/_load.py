@@ -9,9 +9,9 @@ from typing import Any, Literal, overload
 
 from numpy.typing import NDArray
 
+from polymargin._dataset import Dataset, DatasetNotFound
 from polymargin.datasets import _files, _sources
 from polymargin.datasets._catalog import CATALOG, Known
-from polymargin.datasets._dataset import Dataset, DatasetNotFound
 
 VARIABLE = "POLYMARGIN_DATA"
 """The environment variable that names the data folder."""

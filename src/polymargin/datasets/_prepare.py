@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 
+from polymargin._dataset import Dataset
 from polymargin._preparation import column_preparation
-from polymargin.datasets._dataset import Dataset
 from polymargin.datasets._load import load
 
 

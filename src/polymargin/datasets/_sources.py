@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import numpy as np
 from sklearn.datasets import fetch_openml, load_breast_cancer, load_iris, load_wine
 
+from polymargin._dataset import Dataset, DatasetNotFound, Split
 from polymargin.datasets._catalog import Known
-from polymargin.datasets._dataset import Dataset, DatasetNotFound, Split
 from polymargin.datasets._files import as_labels
 from polymargin.datasets.generators import generators
 

@@ -1,16 +1,12 @@
-"""Between datasets, which are arrays, and the tables of `polymargin.tables`, which are frames of pandas."""
+"""Datasets from files of the user's."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from polymargin.datasets._dataset import Dataset
-
-if TYPE_CHECKING:  # which needs pandas and pyarrow
-    from polymargin.tables import Examples
+from polymargin._dataset import Dataset
 
 
 def read_csv(path: str | Path, target: str | None = None) -> Dataset:
@@ -43,39 +39,14 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
     """
     from polymargin import tables  # which needs pandas and pyarrow
 
-    scan = tables.scan_table(tables.open_table(path), target)
-    examples = tables.read_examples(scan)
-    nominal = tuple(name for name in examples.frame if scan.kinds[name] == "text")
+    examples = tables.read_examples(tables.scan_table(tables.open_table(path), target))
     return Dataset(
-        name=examples.name,
-        X=examples.frame.to_numpy(dtype=object if nominal else np.float64),
-        y=examples.labels,
-        feature_names=tuple(examples.frame),
-        source=f"file {Path(path).name}",
-        nominal=nominal,
-        extras={"row": examples.row_numbers + examples.first_row},
-        unlabelled=sum(scan.unlabelled.values()),
+        examples.name,
+        examples.X.to_numpy(dtype=object if examples.nominal else np.float64),
+        examples.y,
+        examples.feature_names,
+        examples.source,
+        nominal=examples.nominal,
+        extras=examples.extras,
+        unlabelled=examples.unlabelled,
     )
-
-
-def examples_of(dataset: Dataset) -> Examples:
-    """Return a dataset as examples, with a column of a pandas frame for every feature.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        The rows.
-
-    Returns
-    -------
-    Examples
-
-    Examples
-    --------
-    >>> from polymargin.datasets import load
-    >>> examples_of(load("wine")).frame.shape
-    (178, 13)
-    """
-    from polymargin import tables
-
-    return tables.from_arrays(dataset.name, dataset.X, dataset.y, dataset.feature_names, dataset.nominal)

@@ -21,7 +21,7 @@ except ImportError as error:
     ) from error
 
 from polymargin.tables._cells import Kind
-from polymargin.tables._examples import Examples, from_arrays, read_examples, sampled
+from polymargin.tables._examples import Examples, examples_of, read_examples, sampled
 from polymargin.tables._features import choose_features
 from polymargin.tables._files import Batch, Table, open_table
 from polymargin.tables._labels import class_indices, label_texts, typed_labels
@@ -39,8 +39,8 @@ __all__ = [
     "TableReader",
     "choose_features",
     "class_indices",
+    "examples_of",
     "format_of",
-    "from_arrays",
     "label_texts",
     "open_table",
     "preparation",

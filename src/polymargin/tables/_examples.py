@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from polymargin import _memory
+from polymargin._dataset import Dataset
 from polymargin.tables._cells import Kind, NotANumber, holds_texts, numbers, objects, texts
 from polymargin.tables._files import Batch, Table
 from polymargin.tables._labels import label_texts, typed_labels
@@ -24,60 +25,63 @@ _LEAST_ROWS = 5
 _BYTES_PER_CELL = {"number": 8, "text": 72}
 
 
-@dataclass(frozen=True)
-class Examples:
-    """Rows to learn from.
+@dataclass(frozen=True, eq=False, repr=False)
+class Examples(Dataset):
+    """A dataset whose rows are a frame of pandas: float64 columns with NaN, and object columns of texts with None.
 
     Attributes
     ----------
-    name : str
-        Of the table.
-    frame : DataFrame of shape (n, d)
-        The features: float64 columns with NaN, and object columns of texts with None, for missing values.
-    labels : ndarray of shape (n,)
-        int64 if all labels are whole numbers, else text.
     target : str
-        The column that they come from.
-    weights : ndarray of shape (n,) or None
-        Row weights.
-    row_numbers : ndarray of int, shape (n,)
-        How many rows of the table come before each.
+        The column that the labels come from.
     first_row : int
         What messages call the first row of the table.
     notes : tuple of str
-        What the user should know of how they were made.
-    groups : ndarray of str, shape (n,), or None
-        What belongs together: rows of one group are one observation.
+        What the user should know of how the rows were chosen.
     """
 
-    name: str
-    frame: pd.DataFrame
-    labels: Array
-    target: str
-    weights: Array | None = None
-    row_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    X: pd.DataFrame
+    target: str = "class"
     first_row: int = 1
     notes: tuple[str, ...] = ()
-    groups: Array | None = None
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The features, shape (n, d)."""
+        return self.X
+
+    @property
+    def labels(self) -> Array:
+        """The labels, shape (n,)."""
+        return self.y
+
+    @property
+    def row_numbers(self) -> NDArray[np.int64]:
+        """How many rows of the table come before each, shape (n,)."""
+        return self.extras["row"] - self.first_row
+
+    @property
+    def weights(self) -> Array | None:
+        """Row weights, shape (n,)."""
+        return self.extras.get("weight")
+
+    @property
+    def groups(self) -> Array | None:
+        """Texts that name the group of each row, shape (n,); the rows of a group are one observation."""
+        return self.extras.get("group")
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Which cells are missing, shape (n, d)."""
+        return self.X.isna().to_numpy()
 
 
-def from_arrays(
-    name: str, X: Array, labels: Array, feature_names: Sequence[str], nominal: Collection[str] = ()
-) -> Examples:
-    """Return rows of an array as examples.
+def examples_of(dataset: Dataset) -> Examples:
+    """Return a dataset with its rows as a frame.
 
     Parameters
     ----------
-    name : str
-        Of the table.
-    X : ndarray of shape (n, d)
-        The rows.
-    labels : ndarray of shape (n,)
-        Their labels.
-    feature_names : sequence of str
-        The names of the columns.
-    nominal : collection of str
-        The columns that hold texts, or codes without an order; the others hold numbers.
+    dataset : Dataset
+        Its nominal columns hold texts, or codes without an order; the others hold numbers.
 
     Returns
     -------
@@ -86,17 +90,20 @@ def from_arrays(
     Examples
     --------
     >>> X = np.array([[1.0, "red"], [3.0, None]], dtype=object)
-    >>> from_arrays("toy", X, np.array([0, 1]), ["size", "colour"], ["colour"]).frame
+    >>> toy = Dataset("toy", X, np.array([0, 1]), ("size", "colour"), "here", nominal=("colour",))
+    >>> examples_of(toy).frame
        size colour
     0   1.0    red
     1   3.0   None
     """
-    of_texts = set(nominal)
+    of_texts = set(dataset.nominal)
     columns = {
-        column: pd.Series(X[:, j], dtype=object if column in of_texts else np.float64)
-        for j, column in enumerate(feature_names)
+        column: pd.Series(dataset.X[:, j], dtype=object if column in of_texts else np.float64)
+        for j, column in enumerate(dataset.feature_names)
     }
-    return Examples(name, pd.DataFrame(columns), labels, "class", row_numbers=np.arange(len(labels)))
+    held = {part.name: getattr(dataset, part.name) for part in fields(dataset)}
+    extras = {"row": np.arange(1, len(dataset.y) + 1), **dataset.extras}
+    return Examples(**held | {"X": pd.DataFrame(columns), "extras": extras})
 
 
 def sampled(examples: Examples, sample: int | None, seed: int = 0) -> Examples:
@@ -116,21 +123,15 @@ def sampled(examples: Examples, sample: int | None, seed: int = 0) -> Examples:
     Examples
         The same object if there are no more than `sample`.
     """
-    names, counts = np.unique(examples.labels.astype(str), return_counts=True)
+    labels = examples.y.astype(str)
+    names, counts = np.unique(labels, return_counts=True)
     shares = dict(zip(names.tolist(), counts.tolist(), strict=True))
     chosen = _share_out(shares, sample)
     if chosen == shares:
         return examples
-    rows = _Draw(shares, chosen, seed)(examples.labels.astype(str).astype(object))
-    return replace(
-        examples,
-        frame=examples.frame.iloc[rows].reset_index(drop=True),
-        labels=examples.labels[rows],
-        weights=None if examples.weights is None else examples.weights[rows],
-        groups=None if examples.groups is None else examples.groups[rows],
-        row_numbers=examples.row_numbers[rows],
-        notes=(*examples.notes, f"a sample of {rows.size} of the {examples.labels.size} rows"),
-    )
+    rows = _Draw(shares, chosen, seed)(labels.astype(object))
+    note = f"a sample of {rows.size} of the {labels.size} rows"
+    return replace(examples.take(rows, note), notes=(*examples.notes, note))
 
 
 def read_examples(
@@ -196,7 +197,7 @@ def read_examples(
     pieces: list[pd.DataFrame] = []
     labels: list[Array] = []
     places: list[Array] = []
-    groups: list[Array] = []
+    group_texts: list[Array] = []
     infinite: dict[str, int] = {}
     for batch, rows in _labelled(scan, columns, _Draw(scan.label_counts, chosen, seed), progress):
         taken = batch.cells.take(pa.array(rows))
@@ -204,22 +205,28 @@ def read_examples(
         labels.append(objects(label_texts(taken.column(scan.target))))
         places.append(batch.start + rows)
         if group is not None:
-            groups.append(objects(label_texts(taken.column(group))))
+            group_texts.append(objects(label_texts(taken.column(group))))
     frame = pd.concat(pieces, ignore_index=True)
     names = np.concatenate(labels)
     values = typed_labels(scan.label_counts)
     row_numbers = np.concatenate(places)
-    weights = None if weight is None else _weights(scan, frame.pop(weight), row_numbers)
+    extras = {"row": row_numbers + scan.table.first_row}
+    if weight is not None:
+        extras["weight"] = _weights(scan, frame.pop(weight), row_numbers)
+    if group is not None:
+        extras["group"] = _groups(scan, group, np.concatenate(group_texts), row_numbers)
     return Examples(
-        scan.table.name,
-        frame,
-        np.array([values[name] for name in names]),
-        scan.target,
-        weights,
-        row_numbers,
-        scan.table.first_row,
-        tuple(_notes(scan, chosen, infinite)),
-        None if group is None else _groups(scan, group, np.concatenate(groups), row_numbers),
+        name=scan.table.name,
+        X=frame,
+        y=np.array([values[name] for name in names]),
+        feature_names=tuple(frame),
+        source=f"file {scan.table.path.name}",
+        nominal=tuple(name for name in frame if kinds[name] == "text"),
+        extras=extras,
+        unlabelled=sum(scan.unlabelled.values()),
+        target=scan.target,
+        first_row=scan.table.first_row,
+        notes=tuple(_notes(scan, chosen, infinite)),
     )
 
 

@@ -46,10 +46,13 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
 
     Examples
     --------
-    >>> frame = pd.DataFrame({"id": [f"r{i}" for i in range(30)], "x": np.arange(30.0) ** 0.5})
-    >>> chosen = choose_features(Examples("toy", frame, np.arange(30) % 2, "y"))
-    >>> list(chosen.frame), chosen.notes
-    (['x'], ("column 'id' is left out: it has a different text in every row, like an identifier",))
+    >>> from polymargin.datasets import Dataset
+    >>> from polymargin.tables import examples_of
+    >>> X = np.array([[f"r{i}", i**0.5] for i in range(30)], dtype=object)
+    >>> toy = Dataset("toy", X, np.arange(30) % 2, ("id", "x"), "here", nominal=("id",))
+    >>> chosen = choose_features(examples_of(toy))
+    >>> chosen.feature_names, chosen.notes
+    (('x',), ("column 'id' is left out: it has a different text in every row, like an identifier",))
     """
     notes = list(examples.notes)
     if scan is not None:
@@ -77,7 +80,7 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
     if not kept:
         reasons = "; ".join(notes) or f"there is only the target {examples.target!r}"
         raise ValueError(f"{examples.name} has no column to learn from: {reasons}")
-    return replace(examples, frame=examples.frame[kept], notes=tuple(notes))
+    return replace(examples.select(kept), notes=tuple(notes))
 
 
 def _wrong_with_numbers(column: pd.Series, row_numbers: np.ndarray) -> str | None:

@@ -1,13 +1,14 @@
-"""What a loaded dataset is."""
+"""Rows with labels in memory, as arrays: what `datasets/` loads, and what `tables/` extends to frames of pandas."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import _safe_indexing
 
 IntArray = NDArray[np.int64]
 
@@ -52,7 +53,7 @@ class Dataset:
         Names of the columns whose values are codes without an order of their own, see `one_hot`.
     extras : mapping of str to ndarray of shape (n_samples,)
         Further facts about each row which are no features: speaker and sex for vowel; for a file of the user's
-        ``row``, the number that messages call a row by.
+        ``row``, the number that messages call a row by, and its ``weight`` and ``group`` where they were read.
     unlabelled : int
         How many rows of the source were left out because they have no label.
     """
@@ -97,7 +98,7 @@ class Dataset:
         """Whether any cell is missing; if so, put `training_imputer` first in the pipeline."""
         return bool(self.missing.any())
 
-    def take(self, rows: ArrayLike, note: str = "") -> Dataset:
+    def take(self, rows: ArrayLike, note: str = "") -> Self:
         """Keep some rows; the official split and the extras follow.
 
         Parameters
@@ -121,14 +122,14 @@ class Dataset:
             split = Split(train[train >= 0], test[test >= 0])
         return replace(
             self,
-            X=self.X[index],
+            X=_safe_indexing(self.X, index),
             y=self.y[index],
             source=f"{self.source}; {note}" if note else self.source,
             split=split,
             extras={key: values[index] for key, values in self.extras.items()},
         )
 
-    def select(self, feature_names: Iterable[str], note: str = "") -> Dataset:
+    def select(self, feature_names: Iterable[str], note: str = "") -> Self:
         """Keep some columns.
 
         Parameters
@@ -153,15 +154,17 @@ class Dataset:
         """
         names = tuple(feature_names)
         places = {name: place for place, name in enumerate(self.feature_names)}
-        X, nominal = self.X[:, [places[name] for name in names]], set(self.nominal).intersection(names)
+        X = _safe_indexing(self.X, [places[name] for name in names], axis=1)
+        kept = set(names)
+        nominal = tuple(name for name in self.nominal if name in kept)
         return replace(
             self,
-            X=X if nominal or X.dtype != object else X.astype(np.float64),
+            X=X.astype(np.float64) if not nominal and isinstance(X, np.ndarray) and X.dtype == object else X,
             feature_names=names,
-            nominal=tuple(name for name in self.nominal if name in nominal),
+            nominal=nominal,
             source=f"{self.source}; {note}" if note else self.source,
         )
 
     def __repr__(self) -> str:
-        n_samples, n_features = self.X.shape
-        return f"Dataset({self.name!r}: {n_samples} rows, {n_features} features, {self.n_classes} classes)"
+        kind, (n_samples, n_features) = type(self).__name__, self.X.shape
+        return f"{kind}({self.name!r}: {n_samples} rows, {n_features} features, {self.n_classes} classes)"
