@@ -9,7 +9,8 @@ OLDEST_PYTHON ?= python3.11
 HINGE := $(addprefix tests/test_, smo.py single_machine.py svm.py posterior_svm.py)
 # The estimators with scikit-learn's checks, and what they are made of.
 ESTIMATORS := $(addprefix tests/test_, lssvm_classifier.py svm.py posterior_svm.py kernel_logistic.py auto.py \
-  densities.py kernels.py codebooks.py decoders.py leave_out.py lapack.py threads.py reproduction.py)
+  densities.py kernels.py metric.py codebooks.py decoders.py leave_out.py lapack.py threads.py reproduction.py \
+  persistence.py)
 
 .PHONY: help demo test perturbation nojit oldest lint format reproduce bench fuzz clean
 
@@ -69,7 +70,7 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml
 
 $(OLDEST)/.dev: pyproject.toml tools/oldest.py
 	$(OLDEST_PYTHON) -m venv --clear $(OLDEST)
-	$(OLDEST)/bin/python tools/oldest.py tables > $(OLDEST)/requirements.txt
+	$(OLDEST)/bin/python tools/oldest.py tables persist > $(OLDEST)/requirements.txt
 	$(OLDEST)/bin/python -m pip install --quiet --requirement $(OLDEST)/requirements.txt \
 	  pytest pytest-xdist hypothesis qpsolvers piqp
 	$(OLDEST)/bin/python -m pip install --quiet --no-deps --editable .

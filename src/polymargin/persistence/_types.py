@@ -34,6 +34,9 @@ OWN_PACKAGES = (
     "solvers",
 )
 
+#: A list of column numbers in every `ColumnTransformer` of scikit-learn 1.6 that selects columns by name.
+_REMAINDER = "sklearn.compose._column_transformer._RemainderColsList"
+
 _PLAIN: dict[str, tuple[type, ...]] = {
     "JsonNode": (str,),
     "DictNode": (dict, OrderedDict),
@@ -79,7 +82,8 @@ def may_hold(loader: str, module: str, name: str) -> bool:
         case "ObjectNode":
             if is_own(module):
                 return found is not FunctionKernel  # it is there to call something
-            return module.startswith("sklearn.") and issubclass(found, BaseEstimator)
+            trained = module.startswith("sklearn.") and issubclass(found, BaseEstimator)
+            return trained or f"{module}.{name}" == _REMAINDER
         case "LossNode":
             return module.startswith("sklearn.")
         case "ConstructorFromReduceNode":
@@ -94,8 +98,12 @@ def is_own(module: str) -> bool:
 
 
 def needs_trust(module: str, name: str) -> bool:
-    """Tell whether skops must be told to trust a type: ours, and those of numpy and scipy that it forgets."""
-    return is_own(module) or module.startswith("scipy.sparse.") or f"{module}.{name}" == "numpy.dtype"
+    """Tell whether skops must be told to trust a type: ours, and those of other libraries that are not on its list."""
+    return (
+        is_own(module)
+        or module.startswith("scipy.sparse.")
+        or f"{module}.{name}" in ("numpy.dtype", _REMAINDER)
+    )
 
 
 def lookup(module: str, name: str) -> Any:
