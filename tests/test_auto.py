@@ -496,11 +496,14 @@ def test_random_members_are_told_the_random_state():
 @pytest.mark.parametrize(
     ("members", "error", "message"),
     [
-        ([], ValueError, "members must hold at least one LSSVMClassifier"),
-        ([SVC()], TypeError, r"members must be LSSVMClassifier objects, not SVC\(\)"),
+        ([], ValueError, "members must hold at least one classifier"),
+        ([SVC()], TypeError, r"members must have predict_proba, which SVC\(\) has not"),
         ([LSSVMClassifier(decoding="hamming")], ValueError, "learned and gives probabilities.*not 'hamming'"),
         ([LSSVMClassifier(decoding="bayes")], ValueError, "learned and gives probabilities.*not 'bayes'"),
-        (["rbf"], TypeError, "rbf"),
+        (["sigmoid"], ValueError, "unknown member 'sigmoid'; the names are blend, poly"),
+        ("rbf", TypeError, "must be a list"),
+        ([LSSVMClassifier], TypeError, "members must be classifiers"),
+        ([3], TypeError, "members must be classifiers"),
         (
             [LSSVMClassifier(kernel="precomputed"), LSSVMClassifier()],
             ValueError,

@@ -9,6 +9,7 @@ import numpy as np
 
 from polymargin import codebooks
 from polymargin.decoders import DECODERS
+from polymargin.inspection.members import member_name
 
 __all__ = ["CODINGS", "DECODINGS", "KERNELS", "METRICS", "MODELS", "chosen", "make_classifier"]
 
@@ -82,13 +83,19 @@ def chosen(classifier: Any) -> dict[str, Any]:
     {'kernel': 'rbf', 'C': 1.0, 'gamma': 0.5, 'coding': 'one-vs-one', 'decoding': 'coupled-softmax', 'n_support': 3}
     """
     if hasattr(classifier, "members_"):
-        members = zip(classifier.weights_.tolist(), classifier.members_, strict=True)
+        members = zip(
+            classifier.weights_.tolist(),
+            classifier.member_losses_.tolist(),
+            classifier.members_,
+            strict=True,
+        )
         return {
             "members": [
-                {"weight": weight, "log_loss": float(member.loo_log_loss_), **chosen(member)}
-                for weight, member in members
+                {"weight": weight, "log_loss": loss, **chosen(member)} for weight, loss, member in members
             ]
         }
+    if not hasattr(classifier, "kernel_"):  # a member of a pool that is no kernel machine
+        return {"kernel": member_name(classifier)}
     facts = {
         "kernel": classifier.kernel_.name,
         "C": _one_or_range(classifier.C_),

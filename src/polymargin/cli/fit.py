@@ -315,13 +315,13 @@ def _chosen_table(estimator: str, facts: dict[str, Any]) -> Table:
     members = facts.get("members", [facts])
     table = Table(title=estimator, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
     wanted = ("weight", "kernel", "coding", "decoding", "C", "gamma", "log_loss")
-    names = [name for name in wanted if name in members[0]]
+    names = [name for name in wanted if any(name in member for member in members)]
     for name in names:
         table.add_column(
             name.replace("_", "-"), justify="right" if name in ("weight", "log_loss") else "left"
         )
     for member in members:
-        table.add_row(*(Text(_value(name, member[name])) for name in names))
+        table.add_row(*(Text(_value(name, member[name]) if name in member else "") for name in names))
     return table
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin.inspection.members import training_rows
 from polymargin.rows import content_rank
 
 Array = NDArray[Any]
@@ -65,9 +66,7 @@ def honest_rows(estimator: Any) -> HonestRows:
     estimator = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     check_is_fitted(estimator)
     log_proba = getattr(estimator, "loo_log_proba_", None)
-    # The members of a pool are trained on the same rows.
-    bank = getattr(getattr(estimator, "members_", [estimator])[0], "bank_", None)
-    data = getattr(bank, "data", None)
+    data = training_rows(estimator)
     if log_proba is None or data is None:
         raise ValueError(
             f"{type(estimator).__name__} has no honest probabilities of its training rows: LSSVMClassifier with a "
@@ -85,8 +84,9 @@ def training_cells(classifier: Any) -> Array | None:
 
     None if the rows are not known, as with a precomputed kernel. A model that was loaded has them, too.
     """
-    first = getattr(classifier, "members_", [classifier])[0]
-    data = getattr(getattr(first, "bank_", None), "data", None)
-    kernel = getattr(first, "kernel_", None)
-    rows = getattr(first, "_rows", None) if data is None else data.X
+    data = training_rows(classifier)
+    if data is not None:
+        rows, kernel = data.X, data.kernel
+    else:
+        rows, kernel = getattr(classifier, "_rows", None), getattr(classifier, "kernel_", None)
     return None if rows is None or kernel is None or kernel.precomputed else content_rank(rows)

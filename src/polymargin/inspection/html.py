@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin.inspection.honest import honest_rows
+from polymargin.inspection.members import coding_name, in_a_word, kernel_members, member_name, training_rows
 from polymargin.inspection.tried import in_words, searches
 
 #: Names of more classes than this are not all written out.
@@ -125,28 +126,27 @@ def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
     if hasattr(estimator, "codebook_"):
         yield (
             "coding",
-            f"{_coding(estimator)}, {len(names)} classes × {estimator.codebook_.n_columns} machines",
+            f"{coding_name(estimator)}, {len(names)} classes × {estimator.codebook_.n_columns} machines",
         )
-        yield "decoding", _word(estimator.decoding)
+        yield "decoding", in_a_word(estimator.decoding)
     for member, weight in zip(
         getattr(estimator, "members_", ()), getattr(estimator, "weights_", ()), strict=True
     ):
-        yield f"weight of {member.kernel_.name}, {_coding(member)}", f"{weight:.2f}"
+        yield f"weight of {member_name(member)}", f"{weight:.2f}"
     yield from _rows(estimator)
     yield from _quality(estimator)
 
 
 def _rows(estimator: Any) -> Iterator[tuple[str, str]]:
     """Yield how many rows there were, and how many of them became support vectors."""
-    first = getattr(estimator, "members_", [estimator])[0]
     for place in ("_trained_rows", "support_", "_class_index"):
-        if hasattr(first, place):
-            n_rows = len(getattr(first, place))
+        if hasattr(estimator, place):
+            n_rows = len(getattr(estimator, place))
             yield "training rows", f"{n_rows}"
             break
-    if hasattr(first, "support_"):
-        share = first.support_.size / n_rows
-        yield "support vectors", f"{first.support_.size} ({'all' if share == 1.0 else f'{share:.0%}'})"
+    if hasattr(estimator, "support_") and kernel_members(estimator):
+        share = estimator.support_.size / n_rows
+        yield "support vectors", f"{estimator.support_.size} ({'all' if share == 1.0 else f'{share:.0%}'})"
 
 
 def _quality(estimator: Any) -> Iterator[tuple[str, str]]:
@@ -157,22 +157,8 @@ def _quality(estimator: Any) -> Iterator[tuple[str, str]]:
     if not hasattr(estimator, "loo_log_loss_"):
         return
     yield "leave-one-out log-loss", f"{estimator.loo_log_loss_:.4g}"
-    first = getattr(estimator, "members_", [estimator])[0]
-    if first.bank_.data.soft_labels is None:
+    if training_rows(estimator).soft_labels is None:
         yield "leave-one-out accuracy", f"{honest_rows(estimator).accuracy:.1%}"
-
-
-def _coding(estimator: Any) -> str:
-    return _word(getattr(estimator, "coding", getattr(estimator, "machine", "")))
-
-
-def _word(value: Any) -> str:
-    """Return a parameter in a few words: its text, the name of a function or of a class."""
-    if isinstance(value, str):
-        return value
-    return getattr(
-        value, "__name__", "matrix" if isinstance(value, list | np.ndarray) else type(value).__name__
-    )
 
 
 def _span(values: Any) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from polymargin.inspection.members import kernel_members
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -71,8 +73,7 @@ def searches(estimator: Any) -> list[Tried]:
     >>> found.loss_name, found.n_rows, sorted({row["kernel"] for row in found.rows})
     ('cross-fitted log-loss', 178, ['blend', 'poly, degree 2'])
     """
-    members = getattr(estimator, "members_", [estimator])
-    found = [_tried(member) for member in members]
+    found = [_tried(member) for member in kernel_members(estimator)]
     return [tried for tried in found if tried is not None]
 
 

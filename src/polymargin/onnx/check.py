@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from polymargin.densities._base import DensityClassifier
 from polymargin.estimators.kernel_logistic import KernelLogisticClassifier
-from polymargin.machines.lssvm import LSSVMBank
+from polymargin.inspection.members import training_rows
 from polymargin.onnx._graph import Array
 from polymargin.onnx.convert import column_parts, first_step, initial_types
 from polymargin.onnx.kernels import dense
@@ -139,12 +139,11 @@ def _spread(model: Any, n_columns: int) -> tuple[Array, Array]:
 
 def _training_rows(model: Any) -> Array | None:
     """Return the rows that one of our models keeps, None if it keeps none."""
-    model = getattr(model, "members_", [model])[0]
     if isinstance(model, DensityClassifier):
         sample = model._sample
         return dense(sample.rows) + (0.0 if sample.centre is None else sample.centre)
-    bank = getattr(model, "bank_", None)
-    rows = bank.data.X if isinstance(bank, LSSVMBank) else getattr(bank, "vectors", None)
+    data = training_rows(model)
+    rows = getattr(getattr(model, "bank_", None), "vectors", None) if data is None else data.X
     if isinstance(model, KernelLogisticClassifier):
         rows = model._rows
     return None if rows is None else dense(rows)

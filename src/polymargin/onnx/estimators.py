@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from onnx import TensorProto
-from skl2onnx import update_registered_converter
-from skl2onnx._parse import _parse_sklearn_classifier
+from skl2onnx import convert_sklearn, update_registered_converter
+from skl2onnx._parse import _parse_sklearn, _parse_sklearn_classifier
 from skl2onnx.common.data_types import (
     DictionaryType,
     DoubleTensorType,
@@ -18,6 +18,7 @@ from skl2onnx.common.data_types import (
     StringTensorType,
 )
 from skl2onnx.common.utils_classifier import get_label_classes
+from sklearn.pipeline import Pipeline
 
 from polymargin.densities import KNNPosterior, WindowPosterior
 from polymargin.estimators import (
@@ -28,6 +29,7 @@ from polymargin.estimators import (
     SVMClassifier,
 )
 from polymargin.estimators._flow import DichotomyClassifier
+from polymargin.inspection.members import member_name
 from polymargin.onnx import densities
 from polymargin.onnx._graph import Array, Graph, Value
 from polymargin.onnx.decoders import decoder_scores, reweighted
@@ -60,13 +62,42 @@ def dichotomies(model: DichotomyClassifier, x: Value) -> tuple[Value, Value]:
 
 def pool(model: AutoKernelClassifier, x: Value) -> tuple[Value, Value]:
     """Return the probabilities of a pool of classifiers and their logarithms."""
-    members = [dichotomies(member, x)[1] for member in model.members_]
+    members = [
+        dichotomies(member, x)[1] if isinstance(member, LSSVMClassifier) else _foreign(member, model, x)
+        for member in model.members_
+    ]
     logits = members[0] * float(model.weights_[0])
     for member, weight in zip(members[1:], model.weights_[1:], strict=True):
         logits = logits + member * float(weight)
     logits = logits + (1.0 - float(model.weights_.sum())) * model.log_prior_
     log_p = reweighted(logits.log_softmax(), model.prior_shift_)
     return log_p.exp(), log_p
+
+
+def _foreign(member: Any, model: AutoKernelClassifier, x: Value) -> Value:
+    """Return the log-probabilities of a member that skl2onnx converts."""
+    graph, options = x.graph, {"zipmap": False}
+    last = member
+    while isinstance(last, Pipeline):
+        last = last.steps[-1][1]
+    for part in (member, last):
+        graph.scope.add_options(id(part), options)
+        graph.container.add_options(id(part), options)
+    types = [("X", DoubleTensorType([None, model.n_features_in_]))]
+    try:
+        # By itself first: within another model, skl2onnx does not say which part it cannot convert.
+        convert_sklearn(member, initial_types=types, target_opset=graph.opset, options={id(last): options})
+    except Exception as error:  # of any type: skl2onnx has many
+        raise ValueError(
+            f"skl2onnx cannot convert {member_name(member)}, a member of the pool: {str(error)[:300]}"
+        ) from error
+    rows = graph.scope.declare_local_variable("rows", types[0][1])
+    graph.container.add_node("Identity", x.name, rows.full_name)
+    rows.init_status(is_fed=True)
+    found = _parse_sklearn(graph.scope, member, [rows], custom_parsers=None)[1]
+    p = graph.op("Cast", Value(graph, found.full_name), to=TensorProto.DOUBLE)
+    p, prior = p / p.sum(axis=1, keepdims=True), model._prior
+    return ((p * prior.n_rows + prior.shares) * (1.0 / (prior.n_rows + 1.0))).log()
 
 
 def kernel_logistic(model: KernelLogisticClassifier, x: Value) -> tuple[Value, Value]:

@@ -112,7 +112,7 @@ def _members(estimator: Any) -> list[dict[str, Any]] | None:
     if members is None:
         return None
     return [
-        {**_machines(member), "weight": weight}
+        {"model": _name(member), **_machines(member), "weight": weight}
         for member, weight in zip(members, estimator.weights_, strict=True)
     ]
 

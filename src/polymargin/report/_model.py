@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from polymargin.inspection import feature_relevance, selection_surface
 from polymargin.inspection.html import SELECTIONS
+from polymargin.inspection.members import kernel_members, member_name
 from polymargin.inspection.tried import in_words, searches
 from polymargin.plots import decision_regions
 
@@ -54,11 +55,13 @@ def _members(estimator: Any) -> list[Section] | None:
         return None
     rows = [
         {
-            "name": f"{member.kernel_.name}, {member.coding}",
-            "loss": float(member.loo_log_loss_),
+            "name": member_name(member),
+            "loss": float(loss),
             "weight": float(weight),
         }
-        for member, weight in zip(estimator.members_, estimator.weights_, strict=True)
+        for member, loss, weight in zip(
+            estimator.members_, estimator.member_losses_, estimator.weights_, strict=True
+        )
     ]
     return sorted(rows, key=lambda row: row["loss"])
 
@@ -70,7 +73,7 @@ def _tried(estimator: Any) -> Section | None:
         return None
     return {
         "loss_name": found[0].loss_name,
-        "proposed_by": SELECTIONS[getattr(getattr(estimator, "members_", [estimator])[0], "selection", None)],
+        "proposed_by": SELECTIONS[getattr(kernel_members(estimator)[0], "selection", None)],
         "n_rows": found[0].n_rows if found[0].sampled else None,
         "of_members": hasattr(estimator, "members_"),
         "rows": [
@@ -111,8 +114,8 @@ def _relevance(model: Pipeline, feature_names: list[str]) -> Section | None:
 
 def _codebook(estimator: Any) -> Section | None:
     """Return the different codebooks of an estimator or of a pool's members; None where there are no dichotomies."""
-    members = getattr(estimator, "members_", [estimator])
-    if not hasattr(members[0], "codebook_"):  # kernel logistic regression has no dichotomies
+    members = [member for member in kernel_members(estimator) if hasattr(member, "codebook_")]
+    if not members:  # kernel logistic regression has no dichotomies
         return None
     views: list[Section] = []
     for member in members:
@@ -128,11 +131,17 @@ def _codebook(estimator: Any) -> Section | None:
 
 
 def _surface(estimator: Any) -> Section:
-    """Return the criterion over C and gamma, or why there is none; of a pool that of its heaviest member."""
+    """Return the criterion over C and gamma, or why there is none; of a pool that of its heaviest kernel member."""
     of = None
     if hasattr(estimator, "members_"):
-        estimator = estimator.members_[int(np.argmax(estimator.weights_))]
-        of = f"{estimator.kernel_.name}, {estimator.coding}"
+        weights = {
+            id(member): weight for member, weight in zip(estimator.members_, estimator.weights_, strict=True)
+        }
+        members = kernel_members(estimator)
+        if not members:
+            return {"missing": "no member of this pool selects C and gamma by itself"}
+        estimator = max(members, key=lambda member: weights[id(member)])
+        of = member_name(estimator)
     try:
         found = selection_surface(estimator)
     except ValueError as error:
