@@ -487,6 +487,9 @@ def test_model_files(tmp_path):
     save(only, tmp_path / "only.model")
     assert_array_equal(load(tmp_path / "only.model").predict_proba(X_NEW), only.predict_proba(X_NEW))
 
+    with pytest.raises(ModelFileError, match=r"members_\[0\].* is of the type sklearn.tree"):
+        save(AutoKernelClassifier([forest()]).fit(X, Y), tmp_path / "refused.model")
+
     class Own(GaussianNB):
         pass
 

@@ -132,15 +132,16 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     >>> model.predict_proba(X_test[:1]).round(2)
     array([[1., 0., 0.]])
 
-    With a forest, and a member on rank-transformed columns for heavy tails:
+    With boosted trees, which lower the log-loss of the default pool by 2.5 % in the geometric mean of 8 datasets
+    (``benchmarks/members.py``), and a member on rank-transformed columns, for heavy tails:
 
-    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
     >>> from sklearn.preprocessing import QuantileTransformer
     >>> from polymargin import LSSVMClassifier
+    >>> rough = LSSVMClassifier(kernel="laplacian", coding="one-vs-all")
+    >>> pool = AutoKernelClassifier(["blend", "poly", rough, HistGradientBoostingClassifier()])
     >>> ranks = QuantileTransformer(output_distribution="normal", n_quantiles=50)
-    >>> pool = AutoKernelClassifier(
-    ...     ["blend", "poly", make_pipeline(ranks, LSSVMClassifier(kernel="laplacian")), RandomForestClassifier()]
-    ... )
+    >>> pool.members.append(make_pipeline(ranks, rough))
     >>> make_pipeline(StandardScaler(), pool).fit(X_train, y_train).score(X_test, y_test)
     1.0
     """
