@@ -93,7 +93,7 @@ def test_without_names_columns_are_counted():
     OneHotEncoder(sparse_output=False, min_frequency=45),
     OneHotEncoder(sparse_output=False, max_categories=2),
     OneHotEncoder(feature_name_combiner=lambda feature, category: f"{category} of {feature}"),
-], ids=str)  # fmt: skip
+], ids=["plain", "first", "binary", "frequency", "categories", "names"])  # fmt: skip
 def test_all_ways_to_encode(table, encoder):
     frame, y = table
     model = make_pipeline(encoder, linear()).fit(frame[["colour", "a_b"]], y)

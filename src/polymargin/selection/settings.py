@@ -46,7 +46,8 @@ class SearchSettings:
         The folds of the nested outputs, by which kernels and C are compared and the log-loss is stated.
     rounds, damping : int, float
         A learned metric multiplies the width of every column by a power, half of ``damping``, of the machines' mean
-        squared gradient along it, at most ``rounds`` times.
+        squared gradient along it, at most ``rounds`` times. Few large steps (three rounds with 1.0) overshoot: 0.913 of
+        the log-loss without a metric on 39 development sets, in place of 0.892.
     """
 
     octaves: tuple[int, ...] = tuple(range(-9, 7, 3))
@@ -61,7 +62,7 @@ class SearchSettings:
     smaller: tuple[float, ...] = (1.0, 16.0, 256.0)
     significance: float = 2.0
     folds: int = 5
-    rounds: int = 3
+    rounds: int = 5
     damping: float = 0.5
 
     def __post_init__(self) -> None:
