@@ -178,9 +178,14 @@ def test_columns_of_noise_fade(learned):
     assert plain.feature_relevance_std_ is None
 
 
-def test_the_stated_log_loss_of_a_learned_metric_is_true(learned):
-    new, labels = noisy_columns(5000, 15, 1)
-    assert learned.loo_log_loss_ == pytest.approx(log_loss(learned, new, labels), abs=0.05)
+def test_the_stated_log_loss_of_a_learned_metric_is_true():
+    """In the mean: that of 250 rows has a standard error of 0.04."""
+    gaps = []
+    for seed in range(8):
+        model = LSSVMClassifier(metric="learned").fit(*noisy_columns(250, 15, seed))
+        new, labels = noisy_columns(4000, 15, 1000 + seed)
+        gaps.append(model.loo_log_loss_ - log_loss(model, new, labels))
+    assert abs(np.mean(gaps)) < 0.04
 
 
 @pytest.mark.parametrize("seed", range(5))
