@@ -1,4 +1,4 @@
-"""The command line: one file per command, whose `command` gets one line at the end of this one."""
+"""The command line: one file per command; its function `command` is registered at the end of this file."""
 
 from __future__ import annotations
 

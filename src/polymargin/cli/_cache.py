@@ -1,4 +1,4 @@
-"""Where commands keep what they would not like to compute again."""
+"""The folder where commands keep intermediate results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shell offers after the tabulator key."""
+"""Completion of arguments in the shell."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def fail(message: str, code: int = 1) -> NoReturn:
 def check_outputs(outputs: Sequence[Path | None], inputs: Sequence[str | Path] = ()) -> None:
     """Refuse at once what could not be written in the end, or what would replace an input or another output.
 
-    Names count for nothing: two paths are the same if they lead to the same file, through links too.
+    Two paths are the same if they lead to the same file, also through links.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def reported() -> Iterator[None]:
     except OSError as error:
         if (
             isinstance(error, BrokenPipeError) and error.filename is None
-        ):  # stdout: its reader has seen enough
+        ):  # stdout: the reader has closed the pipe
             raise
         fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
     except (ValueError, MemoryError, ImportError) as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from polymargin.cli._progress import show_rows
 
-if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
+if TYPE_CHECKING:  # importing pandas at run time would make every command slow to start
     from polymargin.tables import Examples
 
 __all__ = ["files_read", "load_examples", "name_of", "names_file"]
@@ -88,6 +88,6 @@ def load_examples(
         examples = tables.read_examples(
             scan, weight=weight, group=group, sample=sample, seed=seed, progress=progress
         )
-    # What is no feature needs no notes.
+    # No notes on a column that is not a feature.
     features = replace(scan, kinds={name: kind for name, kind in scan.kinds.items() if name != group})
     return tables.choose_features(examples, features, max_categories=max_categories)

@@ -1,4 +1,4 @@
-"""The classifiers that `polymargin bench` compares: ours, and what others use for class probabilities."""
+"""The classifiers that `polymargin bench` compares: ours, and common ones with class probabilities."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GAMMA_FACTORS = 2.0 ** np.arange(-6, 5, 2)
 
 
 def fit_method(method: str, X: Array, y: Array, seed: int) -> Any:
-    """Return a fitted classifier with `predict_proba`; tuning and calibration are its own affair.
+    """Return a fitted classifier with `predict_proba`, tuned and calibrated by its own method.
 
     Parameters
     ----------

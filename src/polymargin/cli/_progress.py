@@ -1,4 +1,4 @@
-"""Progress of a long run on stderr: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a long run on stderr: a bar on a terminal, otherwise a line a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good a fitted model is, by probabilities of rows that it had not learned from."""
+"""Scores of a fitted model on rows that it was not fitted on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
+if TYPE_CHECKING:  # importing pandas at run time would make every command slow to start
     from polymargin.tables import Examples
 
 __all__ = ["Honest", "by_folds", "by_leave_one_out", "scores"]
@@ -21,7 +21,7 @@ _FOLDS = 5
 
 @dataclass(frozen=True)
 class Honest:
-    """What a model says of rows that it had not learned from.
+    """Predictions of rows by models that were not fitted on them.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Honest:
     log_proba : ndarray of shape (n, K) or None
         Their log-probabilities; None if the model gives none.
     cells : ndarray of int, shape (n,), or None
-        For leave-one-out probabilities, the same number for rows that the model cannot tell apart.
+        For leave-one-out probabilities, the same number for rows with equal features.
     """
 
     method: str
@@ -64,7 +64,7 @@ def by_leave_one_out(classifier: Any) -> Honest | None:
 def by_folds(model: Any, examples: Examples, seed: int, advance: Callable[[int, int], None]) -> Honest:
     """Fit a pipeline again in stratified folds, which keep groups together, and rows with their likely copies.
 
-    Classes with a single row, or a single group, are always learned from.
+    Classes with a single row, or a single group, are never held out.
 
     Parameters
     ----------
@@ -89,16 +89,14 @@ def by_folds(model: Any, examples: Examples, seed: int, advance: Callable[[int, 
         advance(number, len(folds))
         out = tested[held]
         kept = np.delete(np.arange(labels.size), out)
-        if (
-            np.unique(index[kept]).size < classes.size
-        ):  # of a class that is held out as a whole nothing is learned
+        # A fold that would hold out a whole class is left out.
+        if np.unique(index[kept]).size < classes.size:
             continue
         given = {"sample_weight": examples.weights, "groups": examples.groups}
         given = {f"classifier__{name}": values[kept] for name, values in given.items() if values is not None}
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", r"\d+ of \d+ rows are copies", UserWarning
-            )  # which was said before
+            # The fit to all rows has given this warning.
+            warnings.filterwarnings("ignore", r"\d+ of \d+ rows are copies", UserWarning)
             fold = clone(model).fit(frame.iloc[kept], labels[kept], **given)
         predicted[out] = np.searchsorted(classes, fold.predict(frame.iloc[out]))
         if log_proba is not None:
@@ -113,7 +111,7 @@ def by_folds(model: Any, examples: Examples, seed: int, advance: Callable[[int, 
 
 
 def _copies(model: Any, frame: Any, index: Array) -> Array | None:
-    """Return the row that each is a likely copy of, None if there are no copies; the fit has told of them."""
+    """Return the row that each is a likely copy of, None if there are no copies; the fit has warned of them."""
     from polymargin.estimators._copies import find_copies
 
     with warnings.catch_warnings():
@@ -128,7 +126,7 @@ def _folds(index: Array, groups: Array | None, seed: int) -> tuple[Array, list[A
     members = np.arange(index.size) if groups is None else np.unique(groups, return_inverse=True)[1]
     pairs = np.unique(np.stack([index, members]), axis=1)
     counts = np.bincount(pairs[0])  # the groups of every class
-    # The only group of a class stays where it is learned from, with the rows of other classes that it has.
+    # The only group of a class is not held out, nor are its rows of other classes.
     needed = pairs[1][counts[pairs[0]] == 1]
     tested = np.flatnonzero(~np.isin(members, needed))
     if tested.size == 0:

@@ -1,4 +1,4 @@
-"""What the library warns of, as notes in the words of the command line."""
+"""Warnings of the library, printed as notes that name options of the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from polymargin.cli._console import note
 
-if TYPE_CHECKING:  # importing it for good would make every command slow to start
+if TYPE_CHECKING:  # importing it at run time would make every command slow to start
     from polymargin.datasets import Dataset
 
 __all__ = ["copies_in", "noted"]

@@ -18,7 +18,7 @@ from polymargin.cli._data import load_examples
 from polymargin.cli._peers import METHODS, fit_method
 from polymargin.cli._progress import show_steps
 
-if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
+if TYPE_CHECKING:  # importing pandas at run time would make every command slow to start
     from polymargin.tables import Examples
 
 __all__ = ["command"]
@@ -58,8 +58,8 @@ def command(
 ) -> None:
     """Compare our defaults with a tuned and calibrated SVC, logistic regression and a random forest.
 
-    Two thirds of the rows are for training, one third for testing, stratified. Everybody gets the same standardised
-    columns; tuning and calibration are everybody's own affair and count as time. Means over the splits, the best
+    Two thirds of the rows are for training, one third for testing, stratified. All classifiers are given
+    the same standardised columns, and the time includes their tuning and calibration. Means over the splits, the best
     log-loss first.
 
     Examples: [bold]polymargin bench wine[/bold], [bold]polymargin bench my.csv --target species --splits 5[/bold]
@@ -107,7 +107,7 @@ def _scores(examples: Examples, methods: list[str], splits: int, seed: int) -> l
                 model = fit_method(method, X_train, y[train], seed)
                 seconds = time.perf_counter() - start
                 proba = model.predict_proba(X_test)
-                # A forest is certain at times; that must not cost infinitely much.
+                # A forest can give a probability of zero, whose log-loss is infinite.
                 log_proba = np.log(
                     np.clip(proba / proba.sum(axis=1, keepdims=True), np.finfo(float).eps, 1.0)
                 )

@@ -28,7 +28,7 @@ from polymargin.reproduction import (
     run_experiment,
 )
 
-if TYPE_CHECKING:  # importing them for good would make every command slow to start
+if TYPE_CHECKING:  # importing them at run time would make every command slow to start
     from polymargin.comparison.repeated import RepeatedComparison
     from polymargin.comparison.standings import Standing
     from polymargin.datasets import Dataset
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # importing them for good would make every command slow to st
 __all__ = ["command"]
 
 _INTERRUPTED = 130
-#: With more rows than this, a job may have all threads; with fewer they only wait for each other.
+#: With more rows than this, a job may use all threads; with fewer, threads do not make it faster.
 _FEW_ROWS = 2500
 
 
@@ -152,7 +152,7 @@ def command(
 
 
 def _check_choices(kernel: str, machines: list[str], jobs: int, with_report: bool) -> None:
-    """Refuse at once what could not work in the end."""
+    """Check the options before anything is computed."""
     from polymargin.comparison.repeated import MACHINES
 
     if kernel not in ("auto", *KERNELS):
@@ -191,7 +191,7 @@ def _load(data: str, target: str | None) -> Dataset:
 
 
 def _usable(dataset: Dataset) -> Dataset:
-    """Return the dataset with the columns that `fit` would take, too."""
+    """Return the dataset with the columns that `fit` would use."""
     from polymargin import tables
 
     chosen = tables.choose_features(tables.examples_of(dataset))

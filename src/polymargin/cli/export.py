@@ -12,7 +12,7 @@ import typer
 
 from polymargin.cli._console import USAGE, check_outputs, fail, note, reported, results
 
-if TYPE_CHECKING:  # importing onnx for good would make every command slow to start
+if TYPE_CHECKING:  # importing onnx at run time would make every command slow to start
     from onnx import ModelProto
 
     from polymargin.onnx import Agreement
@@ -21,7 +21,7 @@ __all__ = ["command"]
 
 #: A model that differs by more from its original is not written.
 _DIFFERENT = 1e-5
-#: So many inputs are listed.
+#: The largest number of inputs that are listed.
 _LISTED = 20
 
 
@@ -45,7 +45,7 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Write a model as an ONNX file, having checked on random rows that it says the same.
+    """Write a model as an ONNX file, after a check on random rows that both give the same predictions.
 
     The file has one input for all columns or, for a model that [bold]polymargin fit[/bold] has learned from a table,
     one of shape (rows, 1) for every column, under the column's name. A missing number is NaN, a missing text the
@@ -66,7 +66,7 @@ def command(
 
 
 def _export(path: Path, output: Path, **parameters: Any) -> dict[str, Any]:
-    """Convert, check and write a model; return what there is to say about it."""
+    """Convert, check and write a model; return a summary as plain JSON."""
     import polymargin
     from polymargin._output import write_atomically
     from polymargin.onnx import to_onnx
@@ -74,7 +74,7 @@ def _export(path: Path, output: Path, **parameters: Any) -> dict[str, Any]:
     fitted = polymargin.load(path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about what the user has no part in
+            warnings.simplefilter("ignore")  # of skl2onnx, about which the user can do nothing
             converted = to_onnx(fitted, **parameters)
     except RuntimeError as error:  # what skl2onnx raises where it cannot convert a step
         fail(f"{path} cannot be converted: {str(error).strip().splitlines()[0]}")

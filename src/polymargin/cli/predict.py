@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from polymargin.cli._console import USAGE, check_outputs, errors, fail, note, reported
 from polymargin.cli._progress import duration, show_rows
 
-if TYPE_CHECKING:  # importing it for good would make every command slow to start
+if TYPE_CHECKING:  # importing it at run time would make every command slow to start
     import pyarrow as pa
 
     from polymargin.tables import Table
@@ -92,7 +92,7 @@ def command(
             format_ = "json" if as_json else tables.format_of(path)
             with tables.writing(path, format_, escape_formulas=escape_formulas) as write:
                 tally = _predict_all(fitted, table, layout, labels, chunk_rows, write)
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
     seconds = time.perf_counter() - start
@@ -199,7 +199,7 @@ def _plain(cells: pa.Array) -> pa.Array:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return names that differ, by numbering those that come again.
+    """Return unique names, by numbering repeated ones.
 
     >>> _distinct(["id", "prediction", "prediction"])
     ['id', 'prediction', 'prediction_2']
@@ -216,7 +216,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 @dataclass
 class _Tally:
-    """Adds up how good predictions are."""
+    """Sums the scores of predictions over batches."""
 
     n_rows: int = 0
     n_scored: int = 0

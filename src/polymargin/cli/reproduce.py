@@ -155,13 +155,13 @@ def _draw(paper: str, wanted: list[str], folder: Path) -> None:
         except ReproductionError as error:
             fail(str(error))
         except OSError as error:
-            if error.strerror is None:  # not from the system: there is no data
+            if error.strerror is None:  # not an error of the system: there are no data
                 fail(str(error))
             fail(f"cannot write to the results folder {folder}: {error.strerror}")
 
 
 def _chooser(experiments: dict[str, Experiment], datasets: list[str] | None) -> Callable[[Key], bool] | None:
-    """Return which jobs are asked for, having seen that the datasets exist."""
+    """Return the jobs to run, after a check that the datasets exist."""
     if not datasets:
         return None
     known = dict.fromkeys(job["dataset"] for experiment in experiments.values() for job in experiment.jobs())

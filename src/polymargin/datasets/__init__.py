@@ -1,11 +1,11 @@
 """Datasets and generators of the five papers.
 
-`load` gives a set by name, from a folder of the user's (``$POLYMARGIN_DATA``), from scikit-learn, from a
-generator or from OpenML; `load_for` gives it as one of the papers prepared it. The data are no part of the
-package.
+`load` returns a dataset by name, from a folder of the user (``$POLYMARGIN_DATA``), from scikit-learn, from a
+generator or from OpenML; `load_for` returns it as one of the papers prepared it. The package does not contain
+the data.
 
-The artificial problems come as functions in scikit-learn's manner, ``make_waveform(n, random_state=0)``,
-and as objects, ``generators()["waveform"]``, which also know the true class probabilities of any point.
+The artificial problems are functions as in scikit-learn, ``make_waveform(n, random_state=0)``, and objects,
+``generators()["waveform"]``, which also compute the true class probabilities of any point.
 
 >>> from polymargin.datasets import generators, load
 >>> load("wine")

@@ -17,8 +17,8 @@ class OpenML:
     """A pinned OpenML dataset and how its labels translate to ours (a label not named stays as it is).
 
     Only all-numeric sets are pinned: nominal columns would come as codes in an order of OpenML's own. Their
-    rows may be in another order than in the original files, so the official split is known only where
-    `split`, the ends of the training and of the test rows, says so.
+    rows may be in another order than in the original files, so there is an official split only where
+    `split` has the ends of the training and of the test rows.
     """
 
     data_id: int

@@ -88,7 +88,7 @@ def _parse(
         try:
             return _parse_numbers(lines, len(names), known)
         except ValueError:
-            pass  # a missing value, a quoted field or a mistake: the slower way copes with it or names it
+            pass  # a missing value, a quoted field or a mistake: the slower parser reads it or names it
     rows = list(csv.reader(lines))
     for number, row in enumerate(rows, start=2):
         if len(row) != len(names) + 1 or not row[-1]:

@@ -18,7 +18,7 @@ VARIABLE = "POLYMARGIN_DATA"
 
 
 def names() -> tuple[str, ...]:
-    """Return the names that `load` knows, sorted.
+    """Return the names of the datasets that `load` can load.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def load(
     3. the generators for led7digit, led7_3200, twonorm and waveform: same distribution and size, other rows;
     4. OpenML by pinned id through scikit-learn, which caches it; the size is checked.
 
-    `Dataset.source` tells which it was.
+    `Dataset.source` names the source.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def load(
     return_X_y : bool, default=False
         Return the arrays only.
     download_if_missing : bool, default=True
-        Whether OpenML may be asked.
+        Whether the data may be downloaded from OpenML.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def _folder() -> Path | None:
         return None
     folder = Path(value).expanduser()
     if not folder.is_dir():
-        # Falling back to another source would hide a slip of the pen.
+        # To fall back to another source would hide a misspelled path.
         raise DatasetNotFound(f"{VARIABLE} is set to {value!r}, which is not a folder. Correct or unset it.")
     return folder
 

@@ -1,9 +1,9 @@
 """The datasets as each paper prepared them.
 
-Whatever looks at values to learn something from them must look at training rows only. So a step done here,
-on the whole set, uses no labels and learns nothing: it drops columns that never vary, drops rows, or writes
-codes as indicators. Filling missing values does learn; it is a transformer to put first in a pipeline,
-`training_imputer`.
+What is learned from values must be learned from training rows only, or test rows leak into training. The steps
+here, which use all rows, learn nothing and use no labels: they drop constant columns, drop rows, or write codes as
+indicators. Imputation of missing values does learn; it is a transformer, `training_imputer`, to be put first in a
+pipeline.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def one_hot(dataset: Dataset, *, categories: Sequence[Any] | None = None) -> Dat
     """Write every nominal column as indicators, one per value; the other columns stay in their place.
 
     A missing value, or one not among `categories`, is a row of zeros: for the kernel it resembles no value.
-    Binary columns become two. The values of a nominal attribute belong to its definition; taking them from
-    all rows only makes room for columns that may be zero in training.
+    Binary columns become two. The values of a nominal attribute belong to its definition; to take them from
+    all rows only adds columns that may be zero in training.
 
     Parameters
     ----------
@@ -239,12 +239,12 @@ def load_for(paper: str, name: str, *, download_if_missing: bool = True) -> Data
     name : str
         The paper's own name, one of ``paper_names(paper)``.
     download_if_missing : bool, default=True
-        Whether OpenML may be asked.
+        Whether the data may be downloaded from OpenML.
 
     Returns
     -------
     Dataset
-        Under the paper's name; `Dataset.source` tells what was done.
+        Under the paper's name; `Dataset.source` describes the preparation.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from polymargin.datasets.generators import generators
 
 
 def from_sklearn(known: Known) -> Dataset | None:
-    """Take a set that scikit-learn brings along, under the names and labels of the UCI file."""
+    """Return a dataset that is part of scikit-learn, with the names and labels of the UCI file."""
     maker = _BUNDLED.get(known.name)
     return maker() if maker else None
 
@@ -63,7 +63,7 @@ _GENERATED = {"led7_3200": "led7", "led7digit": "led7", "twonorm": "twonorm", "w
 
 
 def from_generator(known: Known) -> Dataset | None:
-    """Draw an artificial set anew: as many rows as the file has, but not the same ones."""
+    """Draw an artificial dataset: as many rows as the file has, but other ones."""
     if known.name not in _GENERATED:
         return None
     generator = generators()[_GENERATED[known.name]]

@@ -1,4 +1,4 @@
-"""Datasets from files of the user's."""
+"""Datasets from the user's own files."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
     C : float or None, default=None
         Regularisation, the larger the less. None: selected inside ``fit``.
     kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"} or callable, default="rbf"
-        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values.
+        The kernel. A callable takes two arrays of rows and returns the matrix of kernel values.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of "rbf", "laplacian", "exponential", "blend" and "poly". None: selected inside ``fit``.
     degree : float, default=3
@@ -70,11 +70,11 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
     max_iter : int, default=100
         Limit on Newton's steps, -1 for none.
     verbose : int, default=0
-        Whether ``fit`` shows the progress of the selection: a bar on stderr with the time left, or, where that is no
-        terminal, a line now and then in the log ("polymargin", level INFO).
+        Whether ``fit`` shows the progress of the selection: a bar with the time left if stderr is a terminal, otherwise
+        messages of the logger "polymargin" at level INFO.
     random_state : int, RandomState instance or None, default=None
-        For the rows that the selection looks at, where more than 500 rows differ (150 for the coarse search). None is
-        the same as 0.
+        For the sample of rows that C and gamma are selected on, where there are more than 500 different rows (150 for
+        the coarse search). None is the same as 0.
 
     Attributes
     ----------
@@ -89,10 +89,10 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
     intercept_ : ndarray of shape (K,)
         The biases; they sum to zero.
     support_ : ndarray of int
-        The training rows that carry the machine: all those of positive weight.
+        The training rows of the kernel expansions: all those of positive weight.
     loo_log_proba_ : ndarray of shape (n_support, K)
-        The logarithms of the probabilities that each training row would have been given had it not been there, by one
-        Newton step. A row is left out with all of its weight and with its group; other rows that are equal to it stay.
+        Leave-one-out log-probabilities of the training rows, approximated by one Newton step. A row is left out with
+        all of its weight and with its group; other rows that are equal to it are not left out.
     objective_, gradient_norm_ : float
         What was minimised, and the norm of its gradient at the solution: the objective is at most about half the square
         of the norm above the optimum.
@@ -172,25 +172,26 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
         y : array-like of shape (n_samples,) or (n_samples, K)
             Class labels; or soft labels, floating-point class probabilities that sum to one in every row.
         sample_weight : array-like of shape (n_samples,), default=None
-            Row weights: with a given C, weight two counts like the row twice, weight zero like no row. All weights
-            times a constant are the same as C times that constant, and change nothing where C is selected.
+            Row weights: with a given C, a row of weight two is equivalent to the row twice, and a row of weight zero to
+            no row. All weights times a constant are the same as C times that constant, and change nothing where C is
+            selected.
         groups : array-like of shape (n_samples,), default=None
             The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
             of one group are one observation: leave-one-out leaves all of them out. None: every row is a group of its
-            own, unless rows are likely copies of each other, of which a warning tells.
+            own, except likely copies of a row, which form one group, with a warning.
 
         Returns
         -------
         self : KernelLogisticClassifier
             The fitted estimator.
         """
-        # A fit that is interrupted leaves nothing that passes for fitted, neither new nor old.
+        # After an interrupted fit the estimator is not fitted, even if it was before.
         self.__dict__.pop("dual_coef_", None)
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
         check_positive("tol", self.tol, "for example 1e-9")
         data = self._training_rows(X, y, sample_weight, groups)
-        # Weights count relatively; the mean one is one, and C is multiplied in return.
+        # Weights are scaled to a mean of one, and C is multiplied by the mean in return.
         scale = float(data.weights.mean())
         targets = (
             np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels

@@ -16,7 +16,7 @@ from polymargin.machines import TrainingRows
 from polymargin.machines._soft import DensityLabels, GivenLabels, SoftLabels
 from polymargin.machines._workspace import SharedWork
 
-if TYPE_CHECKING:  # importing them for good would load numba with the package
+if TYPE_CHECKING:  # importing them at run time would load numba with the package
     from polymargin.machines.single import SingleMachineBank
     from polymargin.machines.svm import SVMBank
 
@@ -27,10 +27,10 @@ class PosteriorSVMClassifier(HingeClassifier):
     """Posterior probability support vector machine (Gönen, Tanuğur and Alpaydın 2008).
 
     Before training, the label of every row is replaced by class probabilities, estimated from the labels of its
-    neighbours or given. A row among rows of another class, likely mislabelled, then pulls the boundary less or
-    not at all, and a row deep inside its class is asked for less. After training, a decoder turns the outputs of the
-    machine into class probabilities; the default one is fitted on out-of-fold outputs, for which the neighbours are
-    counted again without the rows that are held out.
+    neighbours or given. A row among rows of another class, which is likely mislabelled, then has less influence on the
+    boundary or none, and the margin that a row near the boundary must have is smaller. After training, a decoder turns
+    the outputs of the machine into class probabilities; the default one is fitted on out-of-fold outputs, for which the
+    neighbours are counted again without the rows that are held out.
 
     Scale the features first, for example with ``StandardScaler``: kernels and neighbourhoods compare distances.
 
@@ -39,7 +39,7 @@ class PosteriorSVMClassifier(HingeClassifier):
     C : float, default=1.0
         Regularisation, the larger the less.
     kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"} or callable, default="rbf"
-        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values. A precomputed kernel
+        The kernel. A callable takes two arrays of rows and returns the matrix of kernel values. A precomputed kernel
         gives no distances: it needs ``density=None`` or given soft labels.
     gamma : float, "scale" or "auto", default="scale"
         Coefficient of "rbf", "laplacian", "exponential", "blend" and "poly"; the paper's width s is
@@ -49,14 +49,14 @@ class PosteriorSVMClassifier(HingeClassifier):
     coef0 : float, default=1.0
         Constant of "poly". The paper's polynomials have gamma = coef0 = 1.
     machine : {"single", "one-vs-all"}, default="single"
-        "single" trains the discriminants of all classes at once, asking that the one of the row's own class z exceeds
-        the one of class m by 2(P_z − P_m), eq. (12). z is the observed class, which the soft label need not favour; of
-        given soft labels it is the most probable class. "one-vs-all" trains one machine for each class on 2P − 1,
-        eq. (6); for two classes it is Tao's single machine. There the sign of 2P − 1 decides the side, whatever
-        was observed, and a row with P = 1/2 takes no part. A class that is nowhere more probable than all others
-        together gets a constant for its machine. (The paper holds the two machines to be the same for two classes. With
-        hard labels they are; with soft ones they differ in the cost of an error and in rows whose observed class is
-        improbable.)
+        "single" trains the discriminants of all classes at once, with the constraints that the one of the row's own
+        class z exceeds the one of class m by 2(P_z − P_m), eq. (12). z is the observed class, which the soft label need
+        not favour; of given soft labels it is the most probable class. "one-vs-all" trains one machine for each class
+        on 2P − 1, eq. (6); for two classes it is Tao's single machine. There the sign of 2P − 1 decides the side,
+        whatever was observed, and a row with P = 1/2 takes no part. A class that is nowhere more probable than all
+        others together gets a constant for its machine. (The paper holds the two machines to be the same for two
+        classes. With hard labels they are; with soft ones they differ in the cost of an error and in rows whose
+        observed class is improbable.)
     density : {"knn", "window", None}, default="knn"
         How the probabilities are estimated: `KNNPosterior`, `WindowPosterior`, or not at all, which gives the canonical
         machines: Weston and Watkins', or one-vs-all support vector machines.
@@ -77,9 +77,9 @@ class PosteriorSVMClassifier(HingeClassifier):
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         Prior class probabilities, for decoders that work with them; a dict names the classes.
     cv : int, splitter or iterable of splits, default=5
-        The folds of the out-of-fold outputs that a decoder learns from. With a number, the rows of every class are
-        dealt at random, equal rows like any others; rows of one group stay together. A splitter is given the
-        ``groups`` of `fit`.
+        The folds of the out-of-fold outputs that a decoder learns from. With a number, the folds are random and
+        stratified; equal rows are not kept together, rows of one group are. A splitter is given the ``groups`` of
+        `fit`.
     tol : float, default=1e-3
         Of the "single" machine the largest relative duality gap, of "one-vs-all" the largest violation of the
         optimality conditions.
@@ -89,8 +89,8 @@ class PosteriorSVMClassifier(HingeClassifier):
     n_jobs : int or None, default=None
         Threads, for "one-vs-all" and for prediction; the result does not depend on it.
     verbose : int, default=0
-        Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
-        now and then in the log ("polymargin", level INFO).
+        Whether ``fit`` shows its progress: a bar with the time left if stderr is a terminal, otherwise messages of the
+        logger "polymargin" at level INFO.
     random_state : int, RandomState instance or None, default=None
         For the folds.
 
@@ -114,7 +114,7 @@ class PosteriorSVMClassifier(HingeClassifier):
         The steps the solver took, one number for the single machine, else one for each.
     support_ : ndarray of int, shape (n_support,)
         The training rows that are support vectors, of some machine if there are several, ascending. Of several copies
-        of a row, the first stands for all.
+        of a row, the first is listed.
     support_vectors_ : array or sparse matrix of shape (n_support, d)
         These rows; empty for a precomputed kernel.
     n_support_ : ndarray of int, shape (K,)
@@ -157,7 +157,7 @@ class PosteriorSVMClassifier(HingeClassifier):
     >>> model.predict_proba([[0.0, 0.0], [3.0, 3.0]]).argmax(axis=1)
     array([0, 2])
 
-    Soft labels that somebody else has estimated, or annotators who disagree:
+    Soft labels that are given, for example the shares of the votes of several annotators:
 
     >>> P = np.array([[0.9, 0.1], [0.6, 0.4], [0.4, 0.6], [0.2, 0.8]])
     >>> model = PosteriorSVMClassifier(kernel="linear", classes=["no", "yes"], decoding="plain-softmax")
@@ -229,13 +229,13 @@ class PosteriorSVMClassifier(HingeClassifier):
             Class labels; or soft labels, floating-point class probabilities that sum to one in every row, and then
             ``density`` is not used.
         sample_weight : array-like of shape (n_samples,), default=None
-            Row weights: a machine of weight two is that of the row twice, among the neighbours too; weight zero
-            counts like no row. The folds hold out a row with all its weight, whereas two copies of a row may be in
+            Row weights: a row of weight two is equivalent to the row twice, among the neighbours too, and a row of
+            weight zero to no row. The folds hold out a row with all its weight, whereas two copies of a row may be in
             different folds.
         groups : array-like of shape (n_samples,), default=None
             The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
-            of one group are one observation: folds keep them together. None: every row is a group of its own, unless
-            rows are likely copies of each other, of which a warning tells.
+            of one group are one observation: folds keep them together. None: every row is a group of its own, except
+            likely copies of a row, which form one group, with a warning.
 
         Returns
         -------
@@ -296,6 +296,6 @@ class PosteriorSVMClassifier(HingeClassifier):
                 "choose density=None, or give soft labels in the place of y"
             )
         density = KNNPosterior(self.n_neighbors) if self.density == "knn" else WindowPosterior(self.radius)
-        # It checks its parameter here, against all rows.
+        # `fit` checks n_neighbors or radius, here for all rows.
         density.fit(data.X, data.class_index, data.weights)
         return DensityLabels(density, data.X, data.class_index, data.weights, self.classes_.size)

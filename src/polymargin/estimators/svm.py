@@ -1,4 +1,4 @@
-"""SVMClassifier: hinge dichotomies."""
+"""SVMClassifier: support vector machines for the dichotomies of a codebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polymargin.estimators._validation import check_positive, class_factors
 from polymargin.machines import TrainingRows
 from polymargin.machines._workspace import SharedWork, cache_key
 
-if TYPE_CHECKING:  # importing them for good would load numba with the package
+if TYPE_CHECKING:  # importing them at run time would load numba with the package
     from polymargin.machines.svm import SolverOptions, SVMBank
     from polymargin.selection.surface import CrossValidation
 
@@ -38,10 +38,10 @@ class SVMClassifier(HingeClassifier):
     C : float or None, default=1.0
         Regularisation, the larger the less. None: selected inside ``fit``.
     kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"} or callable, default="rbf"
-        The kernel. A callable gets two arrays of rows and returns the matrix of kernel values.
+        The kernel. A callable takes two arrays of rows and returns the matrix of kernel values.
     gamma : float, "scale", "auto" or None, default="scale"
         Coefficient of "rbf", "laplacian", "exponential", "blend" and "poly". "scale" is one over the number of
-        features times the variance of X, where rows count by their sample weights. None: selected inside ``fit``.
+        features times the variance of X, weighted by the sample weights. None: selected inside ``fit``.
     degree : float, default=3
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=0.0
@@ -60,8 +60,8 @@ default="one-vs-one"
         The widths of the columns: column j is multiplied by ``metric[j]`` before the kernel compares rows, for example
         those that `LSSVMClassifier` with ``metric="learned"`` has found, its ``metric_``.
     shared_parameters : bool, default=True
-        Whether selected parameters are the same for all machines. False has each machine choose its own by its own
-        accuracy, as Van Gestel et al. (2002) do.
+        Whether selected parameters are the same for all machines. If False, they are selected for each machine by its
+        own accuracy, as in Van Gestel et al. (2002).
     class_weight : dict, "balanced" or None, default=None
         Factors of the weights of every class's rows, one for classes that a dict does not name. As in ``SVC``,
         "balanced" is n / (K n_k), where n is the number of rows and n_k the number of those in the class. Rows of
@@ -81,13 +81,13 @@ default="one-vs-one"
         seconds. A machine that stops there is used as it is, with a ``ConvergenceWarning``.
     cv : int, splitter or iterable of splits, default=5
         The folds of the selection, and of the out-of-fold outputs that a decoder learns from and by which an adaptive
-        codebook grows. With a number, the rows of every class are dealt at random, equal rows like any others; rows
-        of one group stay together. A splitter is given the ``groups`` of `fit`.
+        codebook grows. With a number, the folds are random and stratified; equal rows are not kept together, rows of
+        one group are. A splitter is given the ``groups`` of `fit`.
     n_jobs : int or None, default=None
         Threads; the result does not depend on it.
     verbose : int, default=0
-        Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
-        now and then in the log ("polymargin", level INFO).
+        Whether ``fit`` shows its progress: a bar with the time left if stderr is a terminal, otherwise messages of the
+        logger "polymargin" at level INFO.
     random_state : int, RandomState instance or None, default=None
         For the folds and for ``coding="ecoc"``.
 
@@ -109,7 +109,7 @@ default="one-vs-one"
         The steps the solver took.
     support_ : ndarray of int, shape (n_support,)
         The training rows that are support vectors of some machine, ascending. Of several copies of a row, the first
-        stands for all.
+        is listed.
     support_vectors_ : array or sparse matrix of shape (n_support, d)
         These rows; empty for a precomputed kernel.
     n_support_ : ndarray of int, shape (K,)
@@ -131,9 +131,10 @@ default="one-vs-one"
 
     Notes
     -----
-    The hinge loss only asks on which side of the boundary a row lies. Where rows with the same features occur in both
-    classes, as with nominal features, the outputs of a machine approach −1 or +1 in every such cell, whatever the
-    frequencies, and no decoder can tell the cells apart. `PosteriorSVMClassifier` and `LSSVMClassifier` can.
+    The minimiser of the hinge loss is the sign of the more probable class, not its probability. Where rows with the
+    same features occur in both classes, as with nominal features, the outputs of a machine approach −1 or +1 in every
+    such cell, whatever the frequencies, and no decoder can recover these. The outputs of `PosteriorSVMClassifier` and
+    `LSSVMClassifier` do depend on the frequencies.
 
     References
     ----------
@@ -218,12 +219,12 @@ default="one-vs-one"
         y : array-like of shape (n_samples,)
             Class labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Factors of C: with given C and gamma a machine of weight two is that of the row twice; weight zero counts
-            like no row.
+            Factors of C: with given C and gamma, a row of weight two is equivalent to the row twice, and a row of
+            weight zero to no row.
         groups : array-like of shape (n_samples,), default=None
             The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
-            of one group are one observation: folds keep them together. None: every row is a group of its own, unless
-            rows are likely copies of each other, of which a warning tells.
+            of one group are one observation: folds keep them together. None: every row is a group of its own, except
+            likely copies of a row, which form one group, with a warning.
 
         Returns
         -------
@@ -311,7 +312,7 @@ default="one-vs-one"
         from polymargin.machines.svm import fit_svm_bank
 
         options = self._solver_options()
-        # A decoder that learns is not fitted in the folds: Hamming decoding judges in its place.
+        # A decoder that learns is not fitted in the folds: accuracies are then those of Hamming decoding.
         judge = repr(Hamming() if decoder.learns else decoder)
         C, gamma, selection = shared.once(
             cache_key("parameters", codebook.matrix, judge),

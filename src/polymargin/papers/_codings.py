@@ -33,11 +33,11 @@ class Bank(Protocol):
     """What a comparison needs of trained machines."""
 
     def training_outputs(self, *, honest: bool) -> Outputs:
-        """Return what the machines say of the training rows."""
+        """Return the outputs of the machines for the training rows."""
         ...
 
     def outputs(self, X: Any, *, variances: bool) -> Outputs:
-        """Return what the machines say of new rows."""
+        """Return the outputs of the machines for new rows."""
         ...
 
 
@@ -188,7 +188,7 @@ def predict_codings(
     machines: Machines = least_squares,
     random_state: Any = None,
 ) -> list[Prediction]:
-    """Train machines for every coding, and decode with every decoder what they say of new rows.
+    """Train machines for every coding, and decode their outputs for new rows with every decoder.
 
     The parameters are those of `LSSVMClassifier` and `SVMClassifier`. A decoder that cannot read a coding (voting
     needs one-vs-one) is left out for it.

@@ -257,7 +257,7 @@ def _surface(found: Summary) -> Figure:
         ring["hovertemplate"] = "favoured by the criterion: C = %{x:.3g}<extra></extra>"
         layout = {"xaxis": C_axis, "yaxis": {"title": {"text": found["label"]}}}
         return {"views": [{"name": "", "data": [line, *marks]}], "height": 380, "layout": layout}
-    # The worst corners would take all the colours.
+    # Otherwise the worst corners would take up the colour scale.
     worst = float(np.nanquantile(values, 0.1 if found["greater_is_better"] else 0.9))
     best = float(np.nanmax(values) if found["greater_is_better"] else np.nanmin(values))
     surface = {

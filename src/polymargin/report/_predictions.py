@@ -1,4 +1,4 @@
-"""What honest predictions show: calibration, confusion, single rows. Plain values out."""
+"""Calibration, confusion and single rows of honest predictions, as plain values."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Section = dict[str, Any]
 _LEVEL = 0.95
 _HISTOGRAM_BINS = 20
 _LISTED_ROWS = 12
-#: Over how many predictions the labels are drawn that show what chance alone would do, in all.
+#: The total number of labels that are drawn for the calibration error by chance.
 _CHANCE_WORK, _CHANCE_DRAWS = 2_000_000, 100
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What was said of rows that were not learned from.
+    """Predictions of rows by models that were not fitted on them.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ def _calibration_error(said: Predictions, class_index: Array) -> float:
 def _calibration_by_chance(said: Predictions) -> float:
     """Return the mean calibration error of labels that are drawn from the probabilities themselves.
 
-    A row that was tested several times has one fate in all of its tests.
+    A row that was tested several times has the same random number in all of its tests.
     """
     random = np.random.default_rng(0)
     edges = np.cumsum(said.proba, axis=1)[:, :-1]
@@ -150,7 +150,7 @@ def _calibration_by_chance(said: Predictions) -> float:
 def _reliability(said: Predictions) -> Section:
     """Return the curves of the largest probability and of every class's, with intervals."""
     said = said.for_calibration
-    # Tests of the same row are no news: the intervals count different rows.
+    # Tests of the same row are not independent: the intervals count different rows.
     share = said.rows[0].size / said.row.size
     views = []
     for of in (None, *range(len(said.classes))):
@@ -175,7 +175,7 @@ def _reliability(said: Predictions) -> Section:
 
 
 def _histograms(said: Predictions) -> Section:
-    """Return how often every probability was given, apart for what came true and what did not."""
+    """Return histograms of the probabilities, of events that occurred and of events that did not."""
     edges = np.linspace(0.0, 1.0, _HISTOGRAM_BINS + 1)
 
     def view(name: str, probability: Array, happened: Array, yes: str, no: str) -> Section:
@@ -187,7 +187,7 @@ def _histograms(said: Predictions) -> Section:
             ],
         }
 
-    # Rounding may leave a probability a hair above one.
+    # By rounding a probability may be slightly above one.
     p = np.clip(said.proba, 0.0, 1.0)
     views = [
         view(

@@ -1,4 +1,4 @@
-"""What stands above each figure: how to read it, and what it shows here."""
+"""The text above each figure: how to read it, and what it shows for these data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 Summary = dict[str, Any]
 
-#: Beyond this multiple of what chance does, a calibration error is called one.
+#: A calibration error above this multiple of the one by chance is reported as miscalibration.
 _TELLING = 1.5
 _SURE = 0.95
 

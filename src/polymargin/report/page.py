@@ -1,4 +1,4 @@
-"""A summary as one HTML page that needs nothing but itself."""
+"""A summary as one HTML page without external resources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polymargin.report._figures import figures
 __all__ = ["render_page", "write_page"]
 
 _KINDS = ("fit", "compare")
-#: What could end a script element, or a line of a script, where JSON means text.
+#: Characters of JSON that could end a script element, or a line of a script.
 _HARMFUL = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
@@ -112,12 +112,12 @@ def _script_json(value: Any) -> str:
 
 
 def _hash(script: str) -> str:
-    """Return what lets a browser run this script and no other."""
+    """Return the hash of a script for the page's Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _region_shares(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return how much of the plane every class has, which says in words what the picture shows."""
+    """Return the share of the plane that every class has, as a description of the figure in words."""
     found = summary["model"]["regions"]
     if "missing" in found:
         return []

@@ -111,7 +111,7 @@ def fit_summary(
 def compare_summary(
     comparison: RepeatedComparison, ranking: Sequence[Standing], *, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Summarise a comparison: the ranking, what the best method said of the test rows, and the best method itself.
+    """Summarise a comparison: the ranking, the predictions of the best method, and that method fitted to all rows.
 
     Every test of a row counts, so that a row that was tested in several splits is counted as often; only the lists of
     single rows take a row once.
@@ -189,7 +189,7 @@ def _heading(
 
 
 def _numbered(summary: dict[str, Any], numbers: Array) -> dict[str, Any]:
-    """Give the points of the plane the numbers that their rows are called by."""
+    """Add the numbers of their rows to the points of the plane."""
     regions = summary["model"]["regions"]
     if "point_rows" in regions:
         regions["point_rows"] = [int(numbers[row]) for row in regions["point_rows"]]

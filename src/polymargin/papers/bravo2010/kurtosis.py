@@ -14,7 +14,7 @@ def error_kurtosis(class_index: ArrayLike, proba: ArrayLike) -> float:
     ((Σe/N) / sqrt(Σe²/(N−1)))⁴, 0 where all e are 0. It is not a kurtosis, which has fourth powers of the e, nor does
     it say how near to zero the errors are: their scale cancels, so that errors of 0.001 on all rows score almost 1,
     the worst. It is smallest where few rows carry all the error, so hard labels score less than the true posterior,
-    and methods that claim too much certainty come out best. Use it to read that paper, not to choose probabilities.
+    and overconfident methods score best. Use it to read that paper, not to compare methods.
 
     Examples
     --------

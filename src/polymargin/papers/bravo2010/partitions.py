@@ -39,7 +39,7 @@ from polymargin.reproduction import (
     random_split,
 )
 
-if TYPE_CHECKING:  # importing it for good would load numba with the command
+if TYPE_CHECKING:  # importing it at run time would load numba with the command
     from polymargin.machines.svm import SVMBank
 
 __all__ = ["COUPLINGS", "METRICS", "Partition", "Partitions", "by_method", "kernel_gamma", "scaled"]

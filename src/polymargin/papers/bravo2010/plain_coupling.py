@@ -17,7 +17,7 @@ class PlainCoupling(Coupling):
     """`Coupling` with sigmoids fitted to zeros and ones: "by maximum likelihood", without Platt's smoothed targets.
 
     Where a pair of classes is separated the likelihood has no maximum and the sigmoid becomes as steep as rounding lets
-    it, so the probabilities claim too much; unless the fit is stopped early. It is here for comparison.
+    it, so the probabilities are overconfident, unless the fit is stopped early. For comparison only.
 
     Parameters
     ----------

@@ -61,8 +61,8 @@ def decompose(
 ) -> dict[str, Parts]:
     """Decompose the error of the machines with each density.
 
-    Each training set is halved, C is chosen on the second half by a machine trained on the first, and the machine
-    for good is trained on all of it. All densities see the same sets.
+    Each training set is halved, C is chosen on the second half by a machine trained on the first, and the final
+    machine is trained on all of it. All densities use the same sets.
 
     Parameters
     ----------

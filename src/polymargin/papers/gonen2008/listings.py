@@ -54,7 +54,7 @@ _FULL_GRID = 13
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a test over datasets says: wins, ties and losses, or W, T or L; starred if wins or losses prevail."""
+    """The outcome of a test over datasets: wins, ties and losses, or W, T or L; starred if wins or losses prevail."""
 
     text: str
     starred: bool = False

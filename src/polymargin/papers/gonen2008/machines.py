@@ -51,7 +51,7 @@ def predict(kernel_rows: Array, trained: Sequence[Trained]) -> list[NDArray[np.i
     kernel_rows : array of shape (n_new, n)
         K from the new rows to the training rows.
     trained : sequence of Trained
-        One column of coefficients tells two classes by the sign, more by the largest output.
+        With one column of coefficients the sign of the output decides, with more the largest output.
     """
     outputs = kernel_rows @ np.hstack([machines.coefficients for machines in trained])
     found, start = [], 0
@@ -103,7 +103,7 @@ def train_path(
 def _binary(
     gram: Array, y: Array, costs: Sequence[float], tol: float, limits: Limits
 ) -> list[tuple[Array, float, bool]]:
-    """Solve eq. (6): with s = sign(y), a = α|y| the linear term is |y| and the box C/|y|; y = 0 asks for nothing.
+    """Solve eq. (6): with s = sign(y), a = α|y| the linear term is |y| and the box C/|y|; rows with y = 0 have no part.
 
     What SMO has not solved within its limit goes to the solver of the single machine, which has Newton steps:
     two classes with the margins 2|y| and the boxes C/|y| are the same problem, and F₁ − F₀ = 2f.

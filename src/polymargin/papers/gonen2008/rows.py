@@ -26,7 +26,7 @@ TEST = 0
 
 @dataclass(frozen=True)
 class Split:
-    """Standardised rows to train on and rows to judge by, and what is computed from them once.
+    """Standardised training and test rows, and what is computed from them once.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def load_rows(dataset: str) -> tuple[Array, Index]:
 def evaluation_split(dataset: str, fold: int, seed: int) -> Split:
     """Return one of the ten folds, or for ``TEST`` the two thirds and the third, standardised by the training rows.
 
-    Which rows these are depends on the dataset, the fold and the seed alone, so that all machines see the same.
+    Which rows these are depends on the dataset, the fold and the seed alone, so that all machines use the same.
     """
     X, z = load_rows(dataset)
     everyone = np.arange(z.size)

@@ -48,7 +48,7 @@ def load_synthetic_protocol(table: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw of a problem: rows to tune with, rows to judge with, and the truth about the latter.
+    """One draw of a problem: rows for tuning, rows for testing, and the true posterior of the latter.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ def choose(found: Iterable[TunedMachine], ties: str) -> TunedMachine:
 
 @dataclass(frozen=True)
 class Judged:
-    """A chosen machine, trained for good, and what it says of the test rows.
+    """The final machine with the chosen parameters, and its predictions of the test rows.
 
     Attributes
     ----------
@@ -181,8 +181,8 @@ def judge(split: Split, machine: str, choice: TunedMachine, protocol: Mapping[st
 class Synthetic(Experiment):
     """What the tables on R1 to R4 share: a job is one draw of one problem with one family of kernels.
 
-    The canonical SVM and the posterior probability SVM with either family of densities see the same rows. All
-    three kernel families see the same draw.
+    The canonical SVM and the posterior probability SVM with either family of densities use the same rows. All
+    three kernel families use the same draw.
 
     Parameters
     ----------

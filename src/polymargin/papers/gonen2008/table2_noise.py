@@ -1,4 +1,4 @@
-"""Table II with wrong labels: do soft labels see through them?"""
+"""Table II with wrong labels: whether soft labels correct them."""
 
 from __future__ import annotations
 

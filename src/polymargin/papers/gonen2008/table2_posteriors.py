@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 def jensen_shannon(P: Array, Q: Array) -> float:
     """Return the mean Jensen–Shannon divergence of rows in bits, from 0 (equal) to 1 (disjoint).
 
-    Unlike the Kullback–Leibler divergence it is finite where a density sees no neighbour of a class.
+    Unlike the Kullback–Leibler divergence it is finite where a class has no neighbours.
 
     Examples
     --------

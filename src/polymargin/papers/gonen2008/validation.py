@@ -18,7 +18,7 @@ __all__ = ["Grid", "Judged", "Validation", "judge"]
 
 @dataclass(frozen=True)
 class Grid:
-    """What is tried, and how hard the solvers try.
+    """The parameters that are tried, and the tolerance and limits of the solvers.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Judged:
 
 
 def judge(split: Split, kernel: str, grid: Grid) -> dict[str, Judged]:
-    """Train all densities and C with one kernel on one split, and judge them on its new rows.
+    """Train all densities and C with one kernel on one split, and test them on its new rows.
 
     One Gram matrix serves them all; densities that give the same labels are trained once.
     """
@@ -90,7 +90,7 @@ class Validation(Experiment):
     """Correct classifications and support vectors of every configuration; a job is one kernel on one fold.
 
     A row holds all C of one density: ``correct`` and ``support`` are counts in the order of the protocol's C. Its
-    ``value`` is the best of the accuracies in %, which says something to people but is not used.
+    ``value`` is the best of the accuracies in %, for the reader; it is not used.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class Validation(Experiment):
         return [job.extended(density=density) for density in self.grid.densities]
 
     def run(self, job: Key) -> list[Row]:
-        """Train and judge."""
+        """Train and test."""
         check_size(job["dataset"], self.protocol["datasets"][job["dataset"]])
         split = evaluation_split(job["dataset"], int(job["fold"]), self.protocol["seed"])
         judged = judge(split, job["kernel"], self.grid)

@@ -1,4 +1,4 @@
-"""A test of what may be behind the table's errors of 60 to 70 %: outputs that are read as those of other classes."""
+"""A possible cause of the table's errors of 60 to 70 %: outputs that are read as those of other classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Misnumbered", "NextClass"]
 
 
 class NextClass(Argmax):
-    """`Argmax` with a mistake: the output of each machine counts for the class after its own."""
+    """`Argmax` with an error: the output of each machine is the score of the class after its own."""
 
     def scores(self, outputs: Outputs) -> NDArray[Any]:
         """Return the scores of `Argmax` one class late, shape (n, K)."""
@@ -40,7 +40,7 @@ class Misnumbered(Table1):
         self.protocol["datasets"] = {name: datasets[name] for name in self.protocol["misnumbered_runs"]}
 
     def decoders(self, job: Key) -> dict[str, Decoder]:
-        """Return the paper's decoders; in a misnumbered run those that know machines by number are misled."""
+        """Return the paper's decoders; in a misnumbered run, those that depend on the numbers of machines are wrong."""
         if int(job["run"]) > self.protocol["misnumbered_runs"][job["dataset"]][job["degree"]]:
             return super().decoders(job)
         return {

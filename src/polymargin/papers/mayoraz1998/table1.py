@@ -30,7 +30,7 @@ from polymargin.reproduction import (
     standardise,
 )
 
-if TYPE_CHECKING:  # importing it for good would load numba with the command
+if TYPE_CHECKING:  # importing it at run time would load numba with the command
     from polymargin.machines.svm import SVMBank
 
 __all__ = ["Split", "Table1"]
@@ -54,7 +54,7 @@ class Table1(Experiment):
     """Test errors (%) of one-vs-all SVMs without normalisation, with π_w, with π_* and with a mixture matrix M.
 
     A job is one run of one dataset with one degree; its machines are trained once and decoded in every way. Both
-    degrees see the same splits.
+    degrees use the same splits.
 
     Parameters
     ----------

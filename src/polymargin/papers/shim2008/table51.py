@@ -87,7 +87,7 @@ class Table51(Experiment):
         return results
 
     def lssvm(self, rows: Rows) -> tuple[NDArray[np.bool_], Row]:
-        """Return which rows one-vs-all LS-SVMs mistake, shape (n,), and σ² by both criteria."""
+        """Return which rows one-vs-all LS-SVMs misclassify, shape (n,), and σ² by both criteria."""
         from polymargin import LSSVMClassifier
 
         X, y, C = rows.X[rows.train], rows.y[rows.train], self.protocol["C"]
@@ -107,7 +107,7 @@ class Table51(Experiment):
         return model.predict(rows.X) != rows.y, chosen
 
     def klogistic(self, rows: Rows) -> tuple[NDArray[np.bool_], Row]:
-        """Return which rows kernel logistic regression mistakes, shape (n,)."""
+        """Return which rows kernel logistic regression misclassifies, shape (n,)."""
         from polymargin import KernelLogisticClassifier
 
         model = KernelLogisticClassifier(random_state=rows.seed).fit(rows.X[rows.train], rows.y[rows.train])
