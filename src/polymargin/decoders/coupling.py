@@ -56,7 +56,7 @@ class Coupling(ProbabilisticDecoder):
     .. [3] T. Hastie and R. Tibshirani, "Classification by Pairwise Coupling", Advances in Neural Information
            Processing Systems 10, MIT Press, 1998.
     .. [4] D. Price, S. Knerr, L. Personnaz and G. Dreyfus, "Pairwise Neural Network Classifiers with Probabilistic
-           Outputs", Advances in Neural Information Processing Systems 7, MIT Press, 1994.
+           Outputs", Advances in Neural Information Processing Systems 7, MIT Press, 1995.
     .. [5] T.-K. Huang, R. C. Weng and C.-J. Lin, "Generalized Bradley-Terry Models and Multi-class Probability
            Estimates", Journal of Machine Learning Research 7, 2006.
 

@@ -71,7 +71,7 @@ def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Arra
     .. [2] T. Hastie and R. Tibshirani, "Classification by Pairwise Coupling", Advances in Neural Information
            Processing Systems 10, MIT Press, 1998.
     .. [3] D. Price, S. Knerr, L. Personnaz and G. Dreyfus, "Pairwise Neural Network Classifiers with Probabilistic
-           Outputs", Advances in Neural Information Processing Systems 7, MIT Press, 1994.
+           Outputs", Advances in Neural Information Processing Systems 7, MIT Press, 1995.
     .. [4] C. Bravo, G. L'Huillier, J. L. Lobato and R. Weber, "Probability Estimation for Multiclass Problems
            Combining SVMs and Neural Networks", Neural Network World, 2010.
 
