@@ -7,10 +7,10 @@ OLDEST_PYTHON ?= python3.11
 
 # Everything that numba compiles is used by these.
 HINGE := $(addprefix tests/test_, smo.py single_machine.py svm.py posterior_svm.py)
-# The estimators with scikit-learn's checks, and what they are made of.
+# The estimators with scikit-learn's checks, what they are made of, and files of models and tables.
 ESTIMATORS := $(addprefix tests/test_, lssvm_classifier.py svm.py posterior_svm.py kernel_logistic.py auto.py \
   densities.py kernels.py metric.py codebooks.py decoders.py leave_out.py lapack.py threads.py reproduction.py \
-  persistence.py)
+  persistence.py tables.py)
 
 .PHONY: help demo test perturbation nojit oldest lint format reproduce bench fuzz clean
 

@@ -120,7 +120,9 @@ def _patient_numbers(cells: pa.Array) -> NDArray[np.float64]:
     )
     unread = np.isnan(values) & cells.is_valid().to_numpy(zero_copy_only=False)
     values[unread] = truth[unread]
-    wrong = np.flatnonzero(np.isnan(values) & unread)
-    if wrong.size:
-        raise NotANumber(int(wrong[0]), column[wrong[0]])
+    for place in np.flatnonzero(np.isnan(values) & unread):
+        try:  # pandas 2 does not read numbers beyond the range of double precision, such as 1e400
+            values[place] = pa.scalar(column[place]).cast(pa.float64()).as_py()
+        except pa.ArrowInvalid:
+            raise NotANumber(int(place), column[place]) from None
     return values
