@@ -193,6 +193,7 @@ def test_no_metric_is_learned_from_noise(seed):
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(60, 100)), rng.permutation(np.arange(60) % 2)
     model = LSSVMClassifier(metric="learned").fit(X, y)
+    assert model.metric_ is None
     new, labels = rng.normal(size=(2000, 100)), np.arange(2000) % 2
     assert model.loo_log_loss_ > log_loss(model, new, labels) - 0.06
     assert log_loss(model, new, labels) < 0.75

@@ -45,6 +45,10 @@ _DISTINCT = 0.9
 #: the log-loss without a metric and take 5.2 times as long, on half of the rows 0.902 and 3.3; five rounds on 40 %
 #: have 0.892 and take 2.8 times as long.
 _METRIC_CANDIDATES = 8
+#: A metric must be better by this many standard errors: with few rows the better of two is often a matter of chance. On
+#: 39 development sets 0, 1 and 2 have 0.892, 0.923 and 0.976 of the log-loss without a metric; from pure noise of 60
+#: rows and 100 columns a metric is learned in 3 of 12 draws with 0, in none of 30 with 1.
+_METRIC_SIGNIFICANCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -250,21 +254,27 @@ class MetricChoice:
     ----------
     plain : LSSVMBank
         The machines without a metric, with nested outputs.
-    loss : float
+    judged : Evaluation
         Their loss on rows that neither machines nor decoder have seen.
     rounds : list of Round
         The rounds.
+    significance : float
+        By how many standard errors a metric must be better.
     """
 
     plain: LSSVMBank
-    loss: float
+    judged: Evaluation
     rounds: list[Round]
+    significance: float
 
     @property
     def chosen(self) -> Round | None:
-        """The best round; None if the machines without a metric are better."""
-        best = min(self.rounds[1:], key=lambda each: each.loss)
-        return best if best.loss < self.loss else None
+        """The best round; None if it is not better than the machines without a metric."""
+        best = min(self.rounds[1:], key=lambda each: each.judged.loss)
+        if not self.judged.losses.size:
+            return best if best.judged.loss < self.judged.loss else None
+        gains = self.judged.losses - best.judged.losses
+        return best if significant(gains, self.judged.weights, self.significance) else None
 
     @property
     def n_rows(self) -> int:
@@ -289,7 +299,7 @@ class MetricChoice:
         chosen = self.chosen
         return {
             "rounds": list(range(len(self.rounds))),
-            "loss": [self.loss, *(each.loss for each in self.rounds[1:])],
+            "loss": [self.judged.loss, *(each.judged.loss for each in self.rounds[1:])],
             "chosen": [chosen is None, *(each is chosen for each in self.rounds[1:])],
             "n_rows": [self.n_rows] * len(self.rounds),
         }
@@ -310,7 +320,7 @@ def _learned(
     plain = trainer.bank(
         chosen.kernel, chosen.C, chosen.gamma, sample, n_folds=settings.folds, keep_factors=keep_factors
     )
-    loss = _evaluated(plain, trainer.judge).loss
+    judged = _evaluated(plain, trainer.judge)
     rounds = learn_metric(
         rows,
         trainer.codebook,
@@ -319,12 +329,12 @@ def _learned(
         gamma=first.gamma,
         given={"C": plan.C, "gamma": plan.gamma, "smaller": chosen.smaller},
         criterion=trainer.criterion,
-        loss=lambda bank: _evaluated(bank, trainer.judge).loss,
-        least=loss,
+        judge=lambda bank: _evaluated(bank, trainer.judge),
+        least=judged.loss,
         settings=settings,
         progress=progress,
     )
-    return MetricChoice(plain, loss, rounds)
+    return MetricChoice(plain, judged, rounds, _METRIC_SIGNIFICANCE)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,18 @@ _AROUND = (-3, 0, 3)
 _LOOKED_AT = 500
 
 
+class Judged(Protocol):
+    """The loss of machines, and of every row."""
+
+    @property
+    def loss(self) -> float:
+        """The mean loss."""
+
+    @property
+    def losses(self) -> Array:
+        """The loss of every row, shape (n,); empty where there are no probabilities."""
+
+
 @dataclass(frozen=True)
 class Round:
     """The machines of a metric.
@@ -54,15 +66,15 @@ class Round:
     without : list of LSSVMBank or None
         The machines of the folds: metric and machines learned without the rows of the fold; None for a fold that holds
         all rows of a class.
-    loss : float
-        The loss on rows that neither metric, nor machines, nor decoder have seen.
+    judged : Judged
+        Their loss on rows that neither metric, nor machines, nor decoder have seen.
     """
 
     number: int
     widths: Array
     bank: LSSVMBank
     without: list[LSSVMBank | None]
-    loss: float
+    judged: Judged
 
 
 def learn_metric(
@@ -74,7 +86,7 @@ def learn_metric(
     gamma: Array,
     given: dict[str, Any],
     criterion: dict[str, Any],
-    loss: Callable[[LSSVMBank], float],
+    judge: Callable[[LSSVMBank], Judged],
     least: float,
     settings: SearchSettings,
     progress: Progress | None = None,
@@ -97,7 +109,7 @@ def learn_metric(
         The arguments ``C``, ``gamma`` and ``smaller`` of `select_around`, for the rounds that follow.
     criterion : dict
         The other arguments of a selection of C and gamma.
-    loss : callable (LSSVMBank) -> float
+    judge : callable (LSSVMBank) -> Judged
         Returns the loss of machines by their nested outputs.
     least : float
         The loss of the best machines without a metric.
@@ -130,13 +142,13 @@ def learn_metric(
             for kept, each in zip(folds, widths[1:], strict=True)
         ]
         whole = replace(whole, nested=_nested(whole, without, folds, numbers))
-        rounds.append(Round(number, widths[0], whole, without, loss(whole)))
+        rounds.append(Round(number, widths[0], whole, without, judge(whole)))
         count.advance()
         if number:
-            gain = rounds[-2].loss - rounds[-1].loss
-            if gain <= 0.0 or rounds[-1].loss - gain * (settings.rounds - number) >= least:
+            before, now = rounds[-2].judged.loss, rounds[-1].judged.loss
+            if now >= before or now - (before - now) * (settings.rounds - number) >= least:
                 break
-            least = min(least, rounds[-1].loss)
+            least = min(least, now)
         if number == settings.rounds:
             break
         widths = [

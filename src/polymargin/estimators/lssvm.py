@@ -83,8 +83,8 @@ default="one-vs-one"
     metric : "learned", array-like of shape (n_features,) or None, default=None
         The widths of the columns: column j is multiplied by ``metric[j]`` before the kernel compares rows. "learned":
         each column is scaled by how steep the machines are along it, in a few rounds, so that columns that do not
-        matter fade; kept only if it has the lower log-loss on rows that neither metric, nor machines, nor decoder have
-        seen. Takes up to about twice as long.
+        matter fade; kept only if it has the lower log-loss, by a standard error, on rows that neither metric, nor
+        machines, nor decoder have seen. Takes two to five times as long.
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
         does: slower, and on the paper's ten datasets no better.
