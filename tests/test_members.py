@@ -435,6 +435,7 @@ def test_progress_counts_all_members(monkeypatch):
 
 
 def test_members_are_named_in_diagrams_and_reports():
+    pytest.importorskip("jinja2")
     from polymargin.report._model import model_parts
 
     model = AutoKernelClassifier([forest(), ranks(), LSSVMClassifier(kernel="rbf")]).fit(X, Y)
@@ -457,6 +458,7 @@ def test_members_are_named_in_diagrams_and_reports():
 
 
 def test_members_are_named_by_the_command_line():
+    pytest.importorskip("typer")
     from polymargin.cli._models import chosen
     from polymargin.cli.fit import _chosen_table
 

@@ -84,7 +84,7 @@ default="one-vs-one"
         The widths of the columns: column j is multiplied by ``metric[j]`` before the kernel compares rows. "learned":
         each column is scaled by how steep the machines are along it, in a few rounds, so that columns that do not
         matter fade; kept only if it has the lower log-loss, by a standard error, on rows that neither metric, nor
-        machines, nor decoder have seen. Takes two to five times as long.
+        machines, nor decoder have seen. Takes two to seven times as long.
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
         does: slower, and on the paper's ten datasets no better.
@@ -135,9 +135,9 @@ default="one-vs-one"
         rows that neither metric, nor machines, nor decoder have seen), "chosen", and "n_rows", the number of rows from
         which the metric was learned. None if none was asked for.
     feature_relevance_ : ndarray of shape (n_features,)
-        How much the machines depend on every column: its share in their mean squared gradients, in standard deviations
-        of the columns; sums to one. A sensitivity of the fitted machines, not a cause: of two columns that say the
-        same, either may have it, or both a half.
+        How much the machines depend on every column: the mean squared change of their outputs if another row's value is
+        put into it (total Sobol indices), as shares that sum to one. A sensitivity of the fitted machines, not a cause:
+        of two columns that say the same, either may have it, or both a half.
     feature_relevance_folds_ : ndarray of shape (n_folds, n_features) or None
         With ``metric="learned"``, the relevance in metrics and machines learned without each fold (at most
         ``search.folds``; fewer where a class lies in one fold). None if the metric was not kept and another kernel than
@@ -437,11 +437,11 @@ default="one-vs-one"
 
     @property
     def feature_relevance_(self) -> Array:
-        """The share of every column in the machines' mean squared gradients, shape (n_features,)."""
+        """How much the machines depend on every column, as shares that sum to one, shape (n_features,)."""
         check_is_fitted(self)
         if not self._has_relevance:
             raise AttributeError(
-                "the gradient of this kernel is not known: only kernels with a name have relevances"
+                "the formula of this kernel is not known: only kernels with a name have relevances"
             )
         return relevance(self.bank_)
 

@@ -22,7 +22,7 @@ class Scaled(Kernel):
     Parameters
     ----------
     kernel : Kernel
-        The kernel of the scaled columns; not "precomputed".
+        The kernel of the scaled columns; not "precomputed". If it is `Scaled` itself, the widths are multiplied.
     widths : array-like of shape (d,)
         The factors, not negative and not all zero.
 
@@ -39,6 +39,14 @@ class Scaled(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", check_widths(self.widths))
+        if not isinstance(self.kernel, Kernel):
+            raise TypeError(
+                f"kernel must be a kernel object, such as polymargin.kernels.RBF(), not {self.kernel!r}"
+            )
+        if isinstance(self.kernel, Scaled):
+            self.kernel._check_columns(self.widths.size)
+            object.__setattr__(self, "widths", check_widths(self.kernel.widths * self.widths))
+            object.__setattr__(self, "kernel", self.kernel.kernel)
         if self.kernel.precomputed:
             raise ValueError(
                 'a metric scales columns, which kernel="precomputed" does not have: compute the kernel matrix from '

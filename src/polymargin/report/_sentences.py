@@ -198,8 +198,8 @@ def _wrong(summary: Summary) -> str:
 
 def _relevance(found: Summary) -> str:
     how = (
-        "How much the outputs of the machines change with each column of the data, by a standard deviation of it: its "
-        "share in their squared gradients, in the mean over the rows"
+        "How much the outputs of the machines change if another row's value is put into a column of the data: the mean "
+        "squared changes, as shares"
         f"{', with the standard deviation over folds' if found['spread_known'] else ''}. This is a sensitivity of the "
         "model, not a cause: of two columns that say the same, either may have the share, or each a half, and to "
         "change a column in the world need not change the class."

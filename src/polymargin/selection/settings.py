@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,10 @@ class SearchSettings:
     def __post_init__(self) -> None:
         if not self.smaller or self.smaller[0] != 1.0:
             raise ValueError(f"the path of smaller C must begin with 1.0, not {self.smaller!r}")
+        if not isinstance(self.rounds, Integral) or self.rounds < 1:
+            raise ValueError(f"rounds must be a whole number of at least 1, not {self.rounds!r}")
+        if not self.damping > 0.0:
+            raise ValueError(f"damping must be positive, not {self.damping!r}")
 
     def budget(self, final: float) -> float:
         """Return the budget of a stage.
