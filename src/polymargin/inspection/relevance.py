@@ -115,7 +115,7 @@ def feature_relevance(model: Any, feature_names: Sequence[str] | None = None) ->
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> found = feature_relevance(make_pipeline(StandardScaler(), LSSVMClassifier()).fit(X, y))
     >>> found.to_dict()["name"]
-    ['petal length (cm)', 'petal width (cm)', 'sepal width (cm)', 'sepal length (cm)']
+    ['petal width (cm)', 'petal length (cm)', 'sepal width (cm)', 'sepal length (cm)']
     """
     steps, classifier = _flattened(model)
     check_is_fitted(classifier)
