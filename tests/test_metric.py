@@ -1,5 +1,7 @@
 """A metric: widths of the columns, given or learned, and what the machines depend on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -12,8 +14,9 @@ from sklearn.preprocessing import StandardScaler
 from naive import kernel_matrix
 from polymargin import AutoKernelClassifier, LSSVMClassifier, SVMClassifier
 from polymargin.datasets import make_waveform
-from polymargin.estimators._metric import relevance, swapped_rows
+from polymargin.estimators._metric import Expansion, relevance, swapped_rows
 from polymargin.kernels import RBF, Blend, Exponential, Laplacian, Linear, Polynomial, Precomputed, Scaled
+from polymargin.machines import fit_lssvm_bank
 from polymargin.persistence import load, save
 from polymargin.selection import SearchSettings
 
@@ -328,9 +331,9 @@ def test_onnx_keeps_the_metric(estimator):
 def test_relevance_of_a_machine_without_signal_is_zero():
     X = rows(20)
     model = LSSVMClassifier(kernel="rbf", C=1.0, gamma=1.0, selection=None).fit(X, np.arange(20) % 2)
-    bank = model.bank_
-    object.__setattr__(bank, "dual_coef", np.zeros_like(bank.dual_coef))
-    assert (relevance(bank) == 0.0).all()
+    machines = Expansion.of(model.bank_)
+    assert (relevance(machines) > 0.0).all()
+    assert (relevance(replace(machines, coef=np.zeros_like(machines.coef))) == 0.0).all()
 
 
 def test_relevance_of_a_pool_is_the_mean_by_weights():
@@ -385,8 +388,20 @@ def test_the_spread_is_that_of_the_kernel_that_was_chosen():
     X = rng.normal(size=(150, 3))
     y = X[:, 0] * X[:, 1] + X[:, 2] ** 2 + 0.3 * rng.normal(size=150) > 0.5
     model = LSSVMClassifier(metric="learned").fit(X, y)
-    assert model.kernel_.name == "poly, degree 2"  # without a metric, which is learned for the first kernel
-    assert model.metric_ is None
-    assert model.feature_relevance_std_ is None
-    linear = LSSVMClassifier(kernel="linear", metric="learned").fit(X, y)
-    assert linear.feature_relevance_std_ is not None
+    assert model.kernel_.name == "poly, degree 2"
+    assert model.feature_relevance_std_.shape == (3,)
+    assert_allclose(model.feature_relevance_folds_.mean(axis=0), model.feature_relevance_, atol=0.1)
+
+
+@pytest.mark.parametrize("kernel", ["blend", "poly", "exponential"])
+def test_machines_without_a_fold_are_those_of_a_refit(kernel):
+    X, y = noisy_columns(90, 2, 1)
+    model = LSSVMClassifier(kernel=kernel, C=3.0, gamma=0.2, degree=2).fit(X, y)
+    data, codebook = model.bank_.data, model.codebook_
+    fixed = {"C": 3.0, "gamma": 0.2, "keep_factors": False}
+    bank = fit_lssvm_bank(data, codebook, n_folds=3, keep_fold_coef=True, **fixed)
+    assert fit_lssvm_bank(data, codebook, n_folds=3, **fixed).nested.coef is None
+    kept = [np.flatnonzero(bank.nested.numbers != fold) for fold in range(3)]
+    for rows_kept, machines in zip(kept, Expansion.without_folds(bank, kept), strict=True):
+        refitted = fit_lssvm_bank(data.take(rows_kept), codebook, **fixed)
+        assert_allclose(machines.coef, refitted.dual_coef, atol=1e-9)

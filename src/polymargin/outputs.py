@@ -35,10 +35,13 @@ class Nested:
         For every fold: of its rows, the margins of machines trained without the fold; of the other rows, those of
         machines trained without the fold and without the row. A decoder fitted to the latter is independent of the
         labels in the fold.
+    coef : ndarray of shape (F, L, n) or None
+        The coefficients of the machines without each fold, where they were asked for.
     """
 
     numbers: Array
     margins: Array
+    coef: Array | None = None
 
     def part(self, part: CodebookPart) -> Nested:
         """Return the outputs of one of several joined codebooks."""

@@ -5,8 +5,8 @@ outputs of rows that it has not learned from decides between the kernels. Square
 small, which a decoder that learns their scale does not mind: on noisy data machines that are regularised far more give
 smoother outputs and better probabilities. So a path of smaller C follows for the kernel that was chosen, judged alike.
 (To follow it for every kernel takes a fifth longer and is no better: 0.378 for 0.377 on 39 development sets.)
-A metric is then learned for the first kernel, if asked for, and kept if it is better than what was chosen before, on
-rows that it has not seen (`polymargin.estimators._metric`).
+A metric is then learned for this kernel, if asked for, and kept if it is better on rows that it has not seen
+(`polymargin.estimators._metric`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Plan:
     noise_floor : float or None
         The least noise of a selection by the evidence.
     learns_metric : bool
-        Whether to try a learned metric for the first kernel.
+        Whether to try a learned metric for the kernel that was chosen.
     """
 
     kernels: tuple[Kernel, ...]
@@ -203,7 +203,7 @@ def choose(
         if not plan.learns_metric:
             return Choice(bank, None, [], data.class_index.size)
         only = Candidate(kernels[0], bank.C, bank.gamma, 1.0, np.nan)
-        learned = _learned(trainer, only, only, **final)
+        learned = _learned(trainer, plan.kernels[0], only, **final)
         if learned.chosen is not None:
             bank = trainer.scaled_bank(learned, only, **final)
         return Choice(bank, None, [], data.class_index.size, learned)
@@ -231,7 +231,9 @@ def choose(
         if other is not kernel:
             shared.drop(other)
     n_compared = data.class_index.size if sample is None else sample.size
-    metric = _learned(trainer, chosen, compared[0], **final) if plan.learns_metric else None
+    metric = None
+    if plan.learns_metric:
+        metric = _learned(trainer, plan.kernels[kernels.index(kernel)], chosen, **final)
     if metric is not None and metric.chosen is not None:
         shared.drop(kernel)
         return Choice(trainer.scaled_bank(metric, chosen, **final), chosen, compared, n_compared, metric)
@@ -252,89 +254,83 @@ class MetricChoice:
 
     Attributes
     ----------
-    plain : LSSVMBank
-        The machines without a metric, with nested outputs.
-    judged : Evaluation
-        Their loss on rows that neither machines nor decoder have seen.
+    kernel : Kernel
+        The kernel of the scaled columns, not fitted.
     rounds : list of Round
-        The rounds.
+        The rounds, the first of which are the machines without a metric.
     significance : float
         By how many standard errors a metric must be better.
     """
 
-    plain: LSSVMBank
-    judged: Evaluation
+    kernel: Kernel
     rounds: list[Round]
     significance: float
 
     @property
+    def plain(self) -> LSSVMBank:
+        """The machines without a metric, with nested outputs."""
+        bank = self.rounds[0].bank
+        return bank if bank.nested is None else replace(bank, nested=replace(bank.nested, coef=None))
+
+    @property
     def chosen(self) -> Round | None:
         """The best round; None if it is not better than the machines without a metric."""
-        best = min(self.rounds[1:], key=lambda each: each.judged.loss)
-        if not self.judged.losses.size:
-            return best if best.judged.loss < self.judged.loss else None
-        gains = self.judged.losses - best.judged.losses
-        return best if significant(gains, self.judged.weights, self.significance) else None
+        without, best = self.rounds[0].judged, min(self.rounds, key=lambda each: each.judged.loss)
+        if best is self.rounds[0]:
+            return None
+        gains = without.losses - best.judged.losses
+        return best if not gains.size or significant(gains, without.weights, self.significance) else None
 
     @property
     def n_rows(self) -> int:
         """The number of rows from which the metric was learned."""
-        return self.plain.data.class_index.size
+        return self.rounds[0].bank.data.class_index.size
 
     @property
     def fold_relevances(self) -> Array | None:
-        """The relevance of the columns without each fold, shape (n_folds, d).
-
-        None with fewer than two folds, or if no round was chosen and the machines have another kernel than the rounds.
-        """
-        if self.chosen is None and self.plain.kernel.name != self.rounds[0].bank.kernel.name:
-            return None
-        banks = (self.chosen or self.rounds[0]).without
-        shares = [relevance(bank) for bank in banks if bank is not None]
+        """The relevance of the columns without each fold, shape (n_folds, d); None with fewer than two folds."""
+        machines = (self.chosen or self.rounds[0]).without
+        shares = [relevance(each) for each in machines if each is not None]
         return np.array(shares) if len(shares) > 1 else None
 
     @property
     def table(self) -> dict[str, list[Any]]:
-        """The machines without a metric and the rounds as a table, by columns."""
-        chosen = self.chosen
+        """The rounds as a table, by columns."""
+        chosen = self.chosen or self.rounds[0]
         return {
-            "rounds": list(range(len(self.rounds))),
-            "loss": [self.judged.loss, *(each.judged.loss for each in self.rounds[1:])],
-            "chosen": [chosen is None, *(each is chosen for each in self.rounds[1:])],
+            "rounds": [each.number for each in self.rounds],
+            "loss": [each.judged.loss for each in self.rounds],
+            "chosen": [each is chosen for each in self.rounds],
             "n_rows": [self.n_rows] * len(self.rounds),
         }
 
 
 def _learned(
-    trainer: _Trainer,
-    chosen: Candidate,
-    first: Candidate,
-    keep_factors: bool,
-    progress: Progress | None,
+    trainer: _Trainer, kernel: Kernel, chosen: Candidate, keep_factors: bool, progress: Progress | None
 ) -> MetricChoice:
-    """Learn a metric for the first kernel, and compare it with the candidate that was chosen without one."""
+    """Learn a metric for the kernel of the candidate that was chosen without one."""
     plan, data, settings = trainer.plan, trainer.data, trainer.plan.settings
     # Every round trains the machines of all folds, and searches C and gamma.
     sample = _sample(data, trainer.codebook, plan, _METRIC_CANDIDATES)
-    rows = data if sample is None else data.take(sample)
     plain = trainer.bank(
-        chosen.kernel, chosen.C, chosen.gamma, sample, n_folds=settings.folds, keep_factors=keep_factors
+        chosen.kernel,
+        chosen.C,
+        chosen.gamma,
+        sample,
+        n_folds=settings.folds,
+        keep_factors=keep_factors,
+        keep_fold_coef=True,
     )
-    judged = _evaluated(plain, trainer.judge)
     rounds = learn_metric(
-        rows,
-        trainer.codebook,
-        plan.kernels[0],
-        C=first.C / chosen.smaller if plan.C is None else first.C,
-        gamma=first.gamma,
+        plain,
+        kernel,
         given={"C": plan.C, "gamma": plan.gamma, "smaller": chosen.smaller},
         criterion=trainer.criterion,
         judge=lambda bank: _evaluated(bank, trainer.judge),
-        least=judged.loss,
         settings=settings,
         progress=progress,
     )
-    return MetricChoice(plain, judged, rounds, _METRIC_SIGNIFICANCE)
+    return MetricChoice(kernel, rounds, _METRIC_SIGNIFICANCE)
 
 
 @dataclass(frozen=True)
@@ -360,12 +356,14 @@ class _Trainer:
         *,
         n_folds: int = 0,
         keep_factors: bool = False,
+        keep_fold_coef: bool = False,
         progress: Progress | None = None,
     ) -> LSSVMBank:
         """Return machines with these parameters, selected if None."""
         data = replace(self.data, kernel=kernel)
         rows = data if sample is None else data.take(sample)
-        key = cache_key("bank", kernel, sample, self.codebook.matrix, C, gamma, n_folds, keep_factors)
+        options = n_folds, keep_factors, keep_fold_coef
+        key = cache_key("bank", kernel, sample, self.codebook.matrix, C, gamma, *options)
         training = partial(
             fit_lssvm_bank,
             rows,
@@ -374,6 +372,7 @@ class _Trainer:
             gamma=gamma,
             keep_factors=keep_factors,
             n_folds=n_folds,
+            keep_fold_coef=keep_fold_coef,
             progress=progress,
             workspace=self.shared.workspace(rows, sample),
             **self.criterion,
@@ -384,7 +383,7 @@ class _Trainer:
         """Return the machines of a learned metric, trained on all rows."""
         assert metric.chosen is not None
         learned, data, plan = metric.chosen.bank, self.data, self.plan
-        kernel = Scaled(plan.kernels[0], metric.chosen.widths).fitted(data.X, data.weights)
+        kernel = Scaled(metric.kernel, metric.chosen.widths).fitted(data.X, data.weights)
         if metric.n_rows == data.class_index.size:
             if not final["keep_factors"]:
                 return learned

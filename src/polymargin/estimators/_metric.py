@@ -55,6 +55,47 @@ class Judged(Protocol):
     def losses(self) -> Array:
         """The loss of every row, shape (n,); empty where there are no probabilities."""
 
+    @property
+    def weights(self) -> Array:
+        """The weights of these rows."""
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """What gradients and relevances are computed of: the kernel expansions of machines.
+
+    Attributes
+    ----------
+    data : TrainingRows
+        The rows, with the kernel.
+    codebook : Codebook
+        The dichotomies.
+    coef : ndarray of shape (L, n)
+        The coefficients.
+    gamma : ndarray of shape (L,)
+        The kernel's parameter of every machine.
+    """
+
+    data: TrainingRows
+    codebook: Codebook
+    coef: Array
+    gamma: Array
+
+    @classmethod
+    def of(cls, bank: LSSVMBank) -> Expansion:
+        """Return the expansions of a bank."""
+        return cls(bank.data, bank.codebook, bank.dual_coef, bank.gamma)
+
+    @classmethod
+    def without_folds(cls, bank: LSSVMBank, folds: list[Array | None]) -> list[Expansion | None]:
+        """Return the expansions without each fold, by the rows that are kept, from the bank's nested outputs."""
+        assert bank.nested is not None
+        assert bank.nested.coef is not None
+        return [
+            None if kept is None else cls(bank.data.take(kept), bank.codebook, coef[:, kept], bank.gamma)
+            for kept, coef in zip(folds, bank.nested.coef, strict=True)
+        ]
+
 
 @dataclass(frozen=True)
 class Round:
@@ -68,7 +109,7 @@ class Round:
         The widths of the columns.
     bank : LSSVMBank
         The machines of the scaled columns, with nested outputs.
-    without : list of LSSVMBank or None
+    without : list of Expansion or None
         The machines of the folds: metric and machines learned without the rows of the fold; None for a fold that holds
         all rows of a class.
     judged : Judged
@@ -78,46 +119,37 @@ class Round:
     number: int
     widths: Array
     bank: LSSVMBank
-    without: list[LSSVMBank | None]
+    without: list[Expansion | None]
     judged: Judged
 
 
 def learn_metric(
-    rows: TrainingRows,
-    codebook: Codebook,
+    plain: LSSVMBank,
     kernel: Kernel,
     *,
-    C: Array,
-    gamma: Array,
     given: dict[str, Any],
     criterion: dict[str, Any],
     judge: Callable[[LSSVMBank], Judged],
-    least: float,
     settings: SearchSettings,
     progress: Progress | None = None,
 ) -> list[Round]:
     """Return the rounds, the first of which has all widths equal.
 
     They end where the same gain once more in every round to come would not lower the loss below the least so far.
+    Without nested outputs, which rounding errors can forbid, there is nothing to judge a metric by, and no other round.
 
     Parameters
     ----------
-    rows : TrainingRows
-        The rows to learn from.
-    codebook : Codebook
-        The dichotomies.
+    plain : LSSVMBank
+        The machines of the first round, with nested outputs and the coefficients of the machines of the folds.
     kernel : Kernel
-        The kernel of the scaled columns, not fitted.
-    C, gamma : ndarray of shape (L,)
-        The parameters of the first round.
+        Their kernel, not fitted.
     given : dict
         The arguments ``C``, ``gamma`` and ``smaller`` of `select_around`, for the rounds that follow.
     criterion : dict
         The other arguments of a selection of C and gamma.
     judge : callable (LSSVMBank) -> Judged
         Returns the loss of machines by their nested outputs.
-    least : float
-        The loss of the best machines without a metric.
     settings : SearchSettings
         The number of rounds, the damping and the folds.
     progress : callable or None
@@ -127,17 +159,26 @@ def learn_metric(
     -------
     list of Round
     """
+    rows, codebook, judged = plain.data, plain.codebook, judge(plain)
+    if plain.nested is None:
+        return [Round(0, np.ones(rows.X.shape[1]), plain, [], judged)]
     count = Count(progress, "learning the metric", "rounds")
-    count.expect(settings.rounds + 1)
+    count.expect(settings.rounds)
     numbers = rows.deal.fold_numbers(settings.folds)
     folds = _kept_rows(rows.class_index, numbers)
-    rounds: list[Round] = []
     widths = [np.ones(rows.X.shape[1])] * (len(folds) + 1)
-    for number in range(settings.rounds + 1):
+    rounds = [Round(0, widths[0], plain, Expansion.without_folds(plain, folds), judged)]
+    least = judged.loss
+    for number in range(1, settings.rounds + 1):
+        last = rounds[-1]
+        machines = [Expansion.of(last.bank), *last.without]
+        widths = [
+            each if machine is None else _learned(each, machine, settings.damping)
+            for each, machine in zip(widths, machines, strict=True)
+        ]
         scaled = _with_kernel(rows, Scaled(kernel, widths[0]))
         workspace = Workspace(scaled)
-        if number:
-            C, gamma = select_around(workspace, codebook, rounds[-1].bank, **given, criterion=criterion)
+        C, gamma = select_around(workspace, codebook, last.bank, **given, criterion=criterion)
         fixed: dict[str, Any] = {"C": C, "gamma": gamma, "keep_factors": False, **criterion}
         whole = fit_lssvm_bank(scaled, codebook, workspace=workspace, **fixed)
         without = [
@@ -147,19 +188,13 @@ def learn_metric(
             for kept, each in zip(folds, widths[1:], strict=True)
         ]
         whole = replace(whole, nested=_nested(whole, without, folds, numbers))
-        rounds.append(Round(number, widths[0], whole, without, judge(whole)))
+        expansions = [None if bank is None else Expansion.of(bank) for bank in without]
+        rounds.append(Round(number, widths[0], whole, expansions, judge(whole)))
         count.advance()
-        if number:
-            before, now = rounds[-2].judged.loss, rounds[-1].judged.loss
-            if now >= before or now - (before - now) * (settings.rounds - number) >= least:
-                break
-            least = min(least, now)
-        if number == settings.rounds:
+        before, now = last.judged.loss, rounds[-1].judged.loss
+        if now >= before or now - (before - now) * (settings.rounds - number) >= least:
             break
-        widths = [
-            each if bank is None else _learned(each, bank, settings.damping)
-            for each, bank in zip(widths, [whole, *without], strict=True)
-        ]
+        least = min(least, now)
     return rounds
 
 
@@ -214,48 +249,61 @@ def select_around(
     return (Cs / smaller if C is None else Cs), gammas
 
 
-def _learned(widths: Array, bank: LSSVMBank, damping: float) -> Array:
+def _learned(widths: Array, machines: Expansion, damping: float) -> Array:
     """Return the widths of the next round, by the gradients of the machines of this one."""
-    squares = _squared_gradients(bank)
+    squares = _squared_gradients(machines)
     if not squares.any():
         return widths
     learned = widths * (squares / squares.max()) ** (damping / 2.0)
     # The mean squared distance between rows stays the same, so that a gamma that is given keeps its meaning.
-    variances = weighted_moments(bank.data.X, bank.data.weights)[1]
+    variances = weighted_moments(machines.data.X, machines.data.weights)[1]
     return learned * np.sqrt(variances.sum() / (np.square(learned) @ variances))
 
 
-def _squared_gradients(bank: LSSVMBank) -> Array:
+def _squared_gradients(machines: Expansion) -> Array:
     """Return the mean squared gradient of the machines along every scaled column, over the rows of each, shape (d,)."""
     from polymargin.solvers.gradients import mean_squared_gradients  # numba takes long to import
 
-    kernel, data = bank.kernel, bank.data
+    data = machines.data
+    kernel = data.kernel
     inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
     X, looked_at = kernel.scaled(data.X), np.arange(data.class_index.size)
     if looked_at.size > _LOOKED_AT:
         looked_at = data.deal.sample(_LOOKED_AT / looked_at.size, 1)
-    used = (bank.codebook.targets(data.class_index) != 0) * data.weights[:, np.newaxis]
+    used = (machines.codebook.targets(data.class_index) != 0) * data.weights[:, np.newaxis]
     used = used[looked_at]
     squares = mean_squared_gradients(
-        inner, X, bank.dual_coef.T, bank.gamma, Z=X[looked_at], weights=np.where(used.any(axis=0), used, 1.0)
+        inner,
+        X,
+        machines.coef.T,
+        machines.gamma,
+        Z=X[looked_at],
+        weights=np.where(used.any(axis=0), used, 1.0),
     )
     return used.sum(axis=0) @ squares / used.sum()
 
 
-def relevance(bank: LSSVMBank) -> Array:
-    """Return how much the machines depend on every column, shape (d,), as shares that sum to one.
+def relevance(machines: Expansion) -> Array:
+    """Return how much machines depend on every column, shape (d,), as shares that sum to one.
 
     It is the mean squared change of their outputs if another row's value is put into the column. Zeros if no machine
     depends on any column.
     """
-    kernel = bank.kernel
+    data = machines.data
+    kernel = data.kernel
     inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
-    rows, others = swapped_rows(bank.data)
-    X = kernel.scaled(bank.data.X)
+    rows, others = swapped_rows(data)
+    X = kernel.scaled(data.X)
     Z, replacements = (_dense(X[some]) for some in (rows, others))
-    used = (bank.codebook.targets(bank.data.class_index[rows]) != 0) * bank.data.weights[rows, np.newaxis]
+    used = (machines.codebook.targets(data.class_index[rows]) != 0) * data.weights[rows, np.newaxis]
     effects = swap_effects(
-        inner, _dense(X), bank.dual_coef.T, bank.gamma, Z, replacements, np.where(used.any(axis=0), used, 1.0)
+        inner,
+        _dense(X),
+        machines.coef.T,
+        machines.gamma,
+        Z,
+        replacements,
+        np.where(used.any(axis=0), used, 1.0),
     )
     shares = used.sum(axis=0) @ effects
     total = shares.sum()

@@ -18,7 +18,7 @@ from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._choice import Plan, choose
 from polymargin.estimators._flow import DichotomyClassifier
-from polymargin.estimators._metric import relevance, spread
+from polymargin.estimators._metric import Expansion, relevance, spread
 from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
 from polymargin.estimators._validation import check_positive
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, Scaled, resolve_kernel
@@ -443,7 +443,7 @@ default="one-vs-one"
             raise AttributeError(
                 "the formula of this kernel is not known: only kernels with a name have relevances"
             )
-        return relevance(self.bank_)
+        return relevance(Expansion.of(self.bank_))
 
     @property
     def feature_relevance_std_(self) -> Array | None:

@@ -187,14 +187,14 @@ def nested_outputs(
     """
     n, n_columns, n_folds = folds.size, bank.intercept.size, int(folds.max()) + 1
     margins = np.empty((n_folds, n, n_columns))
-    if all(group.rows.size == n for group in groups):
-        for rows, columns, part in parts:
-            margins[:, rows[:, np.newaxis], columns] = part.margins
-        return Nested(folds, margins) if np.isfinite(margins).all() else None
-    # A row that a dichotomy does not use is out-of-sample for its machine.
     coef = np.zeros((n_folds, n_columns, n))
     for rows, columns, part in parts:
         coef[:, columns[:, np.newaxis], rows] = part.coef
+    if all(group.rows.size == n for group in groups):
+        for rows, columns, part in parts:
+            margins[:, rows[:, np.newaxis], columns] = part.margins
+        return Nested(folds, margins, coef) if np.isfinite(margins).all() else None
+    # A row that a dichotomy does not use is out-of-sample for its machine.
     sums = bank.kernel_sums(coef.reshape(-1, n), np.tile(bank.gamma, n_folds), workspace)
     sums = np.moveaxis(sums.reshape(n, n_folds, n_columns), 1, 0)
     for group in groups:
@@ -208,4 +208,4 @@ def nested_outputs(
             margins[fold][np.ix_(rest, group.columns)] = of_fold[np.ix_(rest, group.columns)] + bias
     for rows, columns, part in parts:
         margins[:, rows[:, np.newaxis], columns] = part.margins
-    return Nested(folds, margins) if np.isfinite(margins).all() else None
+    return Nested(folds, margins, coef) if np.isfinite(margins).all() else None

@@ -80,6 +80,7 @@ def fit_lssvm_bank(
     noise_floor: float | None = None,
     keep_factors: bool = True,
     n_folds: int = 0,
+    keep_fold_coef: bool = False,
     progress: Progress | None = None,
     workspace: Workspace | None = None,
 ) -> LSSVMBank:
@@ -105,6 +106,8 @@ def fit_lssvm_bank(
         Whether the factorisations are kept for variances.
     n_folds : int
         The number of folds of nested outputs, see `polymargin.outputs.Nested`; zero for none.
+    keep_fold_coef : bool
+        Whether nested outputs keep the coefficients of the machines.
     progress : callable or None
         Called with every step, see `polymargin._progress`.
     workspace : Workspace or None
@@ -183,6 +186,8 @@ def fit_lssvm_bank(
     if folds is not None and all(part.folds is not None for part in parts):
         without = [(part.rows, part.columns, part.folds) for part in parts if part.folds is not None]
         nested = nested_outputs(bank, workspace, folds, [group.group for group in groups], without)
+        if nested is not None and not keep_fold_coef:
+            nested = replace(nested, coef=None)
         bank = replace(bank, nested=nested)
     unused = np.ones(loo_margins.shape, dtype=bool)
     for group in groups:
