@@ -96,6 +96,7 @@ class Split:
         self.X_train, self.X_test = transformer.transform(data.X[train]), transformer.transform(data.X[test])
         self.y_train, self.y_test = y[train], y[test]
         self.n_rows, self.number = rows.size, number
+        self.train_rows, self.test_rows = data.take(train), data.take(test)  # as they were loaded
         self._tuned: tuple[SVC, float] | None = None
 
     def tuned_svm(self) -> tuple[SVC, float]:
@@ -182,8 +183,8 @@ def measure(split: Split, method: str) -> dict[str, Any] | None:
     }
 
 
-def known_results() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+def known_results(path: Path = RESULTS) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def run(datasets: list[str], methods: list[str], splits: int) -> None:
