@@ -5,8 +5,9 @@ outputs of rows that it has not learned from decides between the kernels. Square
 small, which a decoder that learns their scale does not mind: on noisy data machines that are regularised far more give
 smoother outputs and better probabilities. So a path of smaller C follows for the kernel that was chosen, judged alike.
 (To follow it for every kernel takes a fifth longer and is no better: 0.378 for 0.377 on 39 development sets.)
-A metric is then learned for this kernel, if asked for, and kept if it is better on rows that it has not seen
-(`polymargin.estimators._metric`).
+A metric is then learned, if asked for, and kept if it is better on rows that it has not seen
+(`polymargin.estimators._metric`): for the first kernel or, where this does not help, for the one that was chosen. (On
+39 development sets the log-loss is 0.923 of that without a metric for the first kernel alone, 0.941 for the chosen.)
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Plan:
     noise_floor : float or None
         The least noise of a selection by the evidence.
     learns_metric : bool
-        Whether to try a learned metric for the kernel that was chosen.
+        Whether to try a learned metric.
     """
 
     kernels: tuple[Kernel, ...]
@@ -203,7 +204,7 @@ def choose(
         if not plan.learns_metric:
             return Choice(bank, None, [], data.class_index.size)
         only = Candidate(kernels[0], bank.C, bank.gamma, 1.0, np.nan)
-        learned = _learned(trainer, plan.kernels[0], only, **final)
+        learned = _learned(trainer, [only], **final)
         if learned.chosen is not None:
             bank = trainer.scaled_bank(learned, only, **final)
         return Choice(bank, None, [], data.class_index.size, learned)
@@ -233,7 +234,8 @@ def choose(
     n_compared = data.class_index.size if sample is None else sample.size
     metric = None
     if plan.learns_metric:
-        metric = _learned(trainer, plan.kernels[kernels.index(kernel)], chosen, **final)
+        first = replace(compared[0], C=compared[0].C / chosen.smaller, smaller=chosen.smaller)
+        metric = _learned(trainer, [chosen] if kernel is kernels[0] else [first, chosen], **final)
     if metric is not None and metric.chosen is not None:
         shared.drop(kernel)
         return Choice(trainer.scaled_bank(metric, chosen, **final), chosen, compared, n_compared, metric)
@@ -254,15 +256,12 @@ class MetricChoice:
 
     Attributes
     ----------
-    kernel : Kernel
-        The kernel of the scaled columns, not fitted.
     rounds : list of Round
-        The rounds, the first of which are the machines without a metric.
+        The machines without a metric, and the rounds that followed, of one kernel or of two.
     significance : float
         By how many standard errors a metric must be better.
     """
 
-    kernel: Kernel
     rounds: list[Round]
     significance: float
 
@@ -298,6 +297,7 @@ class MetricChoice:
         """The rounds as a table, by columns."""
         chosen = self.chosen or self.rounds[0]
         return {
+            "kernel": [each.kernel.name for each in self.rounds],
             "rounds": [each.number for each in self.rounds],
             "loss": [each.judged.loss for each in self.rounds],
             "chosen": [each is chosen for each in self.rounds],
@@ -306,31 +306,42 @@ class MetricChoice:
 
 
 def _learned(
-    trainer: _Trainer, kernel: Kernel, chosen: Candidate, keep_factors: bool, progress: Progress | None
+    trainer: _Trainer, candidates: list[Candidate], keep_factors: bool, progress: Progress | None
 ) -> MetricChoice:
-    """Learn a metric for the kernel of the candidate that was chosen without one."""
+    """Learn a metric for the first of the candidates where it helps, or else for the last, which was chosen."""
     plan, data, settings = trainer.plan, trainer.data, trainer.plan.settings
     # Every round trains the machines of all folds, and searches C and gamma.
     sample = _sample(data, trainer.codebook, plan, _METRIC_CANDIDATES)
-    plain = trainer.bank(
-        chosen.kernel,
-        chosen.C,
-        chosen.gamma,
-        sample,
-        n_folds=settings.folds,
-        keep_factors=keep_factors,
-        keep_fold_coef=True,
-    )
-    rounds = learn_metric(
-        plain,
-        kernel,
-        given={"C": plan.C, "gamma": plan.gamma, "smaller": chosen.smaller},
-        criterion=trainer.criterion,
-        judge=lambda bank: _evaluated(bank, trainer.judge),
-        settings=settings,
-        progress=progress,
-    )
-    return MetricChoice(kernel, rounds, _METRIC_SIGNIFICANCE)
+
+    def plain(candidate: Candidate) -> Round:
+        bank = trainer.bank(
+            candidate.kernel,
+            candidate.C,
+            candidate.gamma,
+            sample,
+            n_folds=settings.folds,
+            keep_factors=keep_factors,
+            keep_fold_coef=True,
+        )
+        kernel = next(each for each in plan.kernels if each.name == candidate.kernel.name)
+        return Round.plain(bank, kernel, _evaluated(bank, trainer.judge))
+
+    chosen = candidates[-1]
+    metric = MetricChoice([plain(chosen)], _METRIC_SIGNIFICANCE)
+    for candidate in candidates:
+        more = learn_metric(
+            metric.rounds[0] if candidate is chosen else plain(candidate),
+            given={"C": plan.C, "gamma": plan.gamma, "smaller": candidate.smaller},
+            criterion=trainer.criterion,
+            judge=lambda bank: _evaluated(bank, trainer.judge),
+            least=metric.rounds[0].judged.loss,
+            settings=settings,
+            progress=progress,
+        )
+        metric = replace(metric, rounds=metric.rounds + more)
+        if metric.chosen is not None:
+            break
+    return metric
 
 
 @dataclass(frozen=True)
@@ -383,7 +394,7 @@ class _Trainer:
         """Return the machines of a learned metric, trained on all rows."""
         assert metric.chosen is not None
         learned, data, plan = metric.chosen.bank, self.data, self.plan
-        kernel = Scaled(metric.kernel, metric.chosen.widths).fitted(data.X, data.weights)
+        kernel = Scaled(metric.chosen.kernel, metric.chosen.widths).fitted(data.X, data.weights)
         if metric.n_rows == data.class_index.size:
             if not final["keep_factors"]:
                 return learned

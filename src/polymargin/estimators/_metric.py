@@ -105,6 +105,8 @@ class Round:
     ----------
     number : int
         The number of times that widths were learned.
+    kernel : Kernel
+        The kernel of the scaled columns, not fitted.
     widths : ndarray of shape (d,)
         The widths of the columns.
     bank : LSSVMBank
@@ -117,39 +119,51 @@ class Round:
     """
 
     number: int
+    kernel: Kernel
     widths: Array
     bank: LSSVMBank
     without: list[Expansion | None]
     judged: Judged
 
+    @classmethod
+    def plain(cls, bank: LSSVMBank, kernel: Kernel, judged: Judged) -> Round:
+        """Return the machines without a metric, of a kernel that is given as it was before it was fitted.
+
+        Without nested outputs, which rounding errors can forbid, no machines of the folds are known.
+        """
+        without: list[Expansion | None] = []
+        if bank.nested is not None:
+            without = Expansion.without_folds(bank, _kept_rows(bank.data.class_index, bank.nested.numbers))
+        return cls(0, kernel, np.ones(bank.data.X.shape[1]), bank, without, judged)
+
 
 def learn_metric(
-    plain: LSSVMBank,
-    kernel: Kernel,
+    first: Round,
     *,
     given: dict[str, Any],
     criterion: dict[str, Any],
     judge: Callable[[LSSVMBank], Judged],
+    least: float,
     settings: SearchSettings,
     progress: Progress | None = None,
 ) -> list[Round]:
-    """Return the rounds, the first of which has all widths equal.
+    """Return the rounds that follow the machines without a metric.
 
-    They end where the same gain once more in every round to come would not lower the loss below the least so far.
-    Without nested outputs, which rounding errors can forbid, there is nothing to judge a metric by, and no other round.
+    They end where the same gain once more in every round to come would not lower the loss below the least so far. There
+    are none if no machines of the folds are known, by which a metric could be judged.
 
     Parameters
     ----------
-    plain : LSSVMBank
-        The machines of the first round, with nested outputs and the coefficients of the machines of the folds.
-    kernel : Kernel
-        Their kernel, not fitted.
+    first : Round
+        The machines without a metric.
     given : dict
-        The arguments ``C``, ``gamma`` and ``smaller`` of `select_around`, for the rounds that follow.
+        The arguments ``C``, ``gamma`` and ``smaller`` of `select_around`.
     criterion : dict
         The other arguments of a selection of C and gamma.
     judge : callable (LSSVMBank) -> Judged
         Returns the loss of machines by their nested outputs.
+    least : float
+        The loss of the best machines without a metric.
     settings : SearchSettings
         The number of rounds, the damping and the folds.
     progress : callable or None
@@ -159,16 +173,19 @@ def learn_metric(
     -------
     list of Round
     """
-    rows, codebook, judged = plain.data, plain.codebook, judge(plain)
-    if plain.nested is None:
-        return [Round(0, np.ones(rows.X.shape[1]), plain, [], judged)]
+    if first.bank.nested is None:
+        return []
+    rows, codebook, kernel, numbers = (
+        first.bank.data,
+        first.bank.codebook,
+        first.kernel,
+        first.bank.nested.numbers,
+    )
     count = Count(progress, "learning the metric", "rounds")
     count.expect(settings.rounds)
-    numbers = rows.deal.fold_numbers(settings.folds)
     folds = _kept_rows(rows.class_index, numbers)
-    widths = [np.ones(rows.X.shape[1])] * (len(folds) + 1)
-    rounds = [Round(0, widths[0], plain, Expansion.without_folds(plain, folds), judged)]
-    least = judged.loss
+    widths = [first.widths] * (len(folds) + 1)
+    rounds = [first]
     for number in range(1, settings.rounds + 1):
         last = rounds[-1]
         machines = [Expansion.of(last.bank), *last.without]
@@ -189,13 +206,13 @@ def learn_metric(
         ]
         whole = replace(whole, nested=_nested(whole, without, folds, numbers))
         expansions = [None if bank is None else Expansion.of(bank) for bank in without]
-        rounds.append(Round(number, widths[0], whole, expansions, judge(whole)))
+        rounds.append(Round(number, kernel, widths[0], whole, expansions, judge(whole)))
         count.advance()
         before, now = last.judged.loss, rounds[-1].judged.loss
         if now >= before or now - (before - now) * (settings.rounds - number) >= least:
             break
         least = min(least, now)
-    return rounds
+    return rounds[1:]
 
 
 def _kept_rows(class_index: Array, numbers: Array) -> list[Array | None]:
