@@ -9,8 +9,8 @@ OLDEST_PYTHON ?= python3.11
 HINGE := $(addprefix tests/test_, smo.py single_machine.py svm.py posterior_svm.py)
 # The estimators with scikit-learn's checks, what they are made of, and files of models and tables.
 ESTIMATORS := $(addprefix tests/test_, lssvm_classifier.py svm.py posterior_svm.py kernel_logistic.py auto.py \
-  densities.py kernels.py metric.py codebooks.py decoders.py leave_out.py lapack.py threads.py reproduction.py \
-  persistence.py tables.py)
+  densities.py kernels.py metric.py ranks.py codebooks.py decoders.py leave_out.py lapack.py threads.py \
+  reproduction.py persistence.py tables.py)
 
 .PHONY: help demo test perturbation nojit oldest lint format reproduce bench fuzz clean
 

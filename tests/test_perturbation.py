@@ -18,6 +18,7 @@ from polymargin.datasets import load, make_r4, make_waveform
 ESTIMATORS = {
     "LSSVM": LSSVMClassifier,
     "exponential": partial(LSSVMClassifier, kernel="exponential"),
+    "ranks": partial(LSSVMClassifier, kernel="laplacian", columns="ranks"),
     "AutoKernel": AutoKernelClassifier,
 }
 N_TEST = 200
@@ -96,7 +97,8 @@ WITH_3000_ROWS = [
 
 
 @pytest.mark.parametrize(
-    ("estimator", "name", "seed"), [*COMBINATIONS, *(("exponential", name, 0) for name in DATA)]
+    ("estimator", "name", "seed"),
+    [*COMBINATIONS, *((estimator, name, 0) for estimator in ("exponential", "ranks") for name in DATA)],
 )
 def test_250_rows(estimator, name, seed):
     moved = largest_change(estimator, name, 250, seed, ALONE)

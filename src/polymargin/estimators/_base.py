@@ -33,6 +33,8 @@ class KernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
     random_state: Any
     #: The widths by which columns are scaled, "learned" where a classifier can learn them, or None.
     metric: Any = None
+    #: "ranks" where rows are compared by the ranks of their columns, or None.
+    columns: Any = None
 
     classes_: Array
     support_: Array
@@ -43,13 +45,18 @@ class KernelClassifier(ChoicesMixin, ClassifierMixin, BaseEstimator):
         """The candidate kernels, not fitted: the one that the parameters name."""
         return [self._with_metric(resolve_kernel(self.kernel, self.degree, self.coef0))]
 
+    def _with_columns(self, kernel: Kernel) -> Kernel:
+        """Return the kernel of ranks, if these are to be compared."""
+        return kernel if self.columns is None else Scaled(kernel, columns=self.columns)
+
     def _with_metric(self, kernel: Kernel) -> Kernel:
-        """Return the kernel of the columns scaled by a metric that is given."""
+        """Return the kernel of the columns, or of their ranks, scaled by a metric that is given."""
         if isinstance(self.metric, str):
             raise ValueError(
                 f"metric={self.metric!r}: only LSSVMClassifier learns a metric; give its metric_, an array with a "
                 "width for every column, or None"
             )
+        kernel = self._with_columns(kernel)
         return kernel if self.metric is None else Scaled(kernel, self.metric)
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:

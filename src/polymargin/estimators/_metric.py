@@ -271,10 +271,10 @@ def _learned(widths: Array, machines: Expansion, damping: float) -> Array:
     squares = _squared_gradients(machines)
     if not squares.any():
         return widths
-    learned = widths * (squares / squares.max()) ** (damping / 2.0)
+    factors = (squares / squares.max()) ** (damping / 2.0)
     # The mean squared distance between rows stays the same, so that a gamma that is given keeps its meaning.
-    variances = weighted_moments(machines.data.X, machines.data.weights)[1]
-    return learned * np.sqrt(variances.sum() / (np.square(learned) @ variances))
+    variances = weighted_moments(machines.data.kernel.scaled(machines.data.X), machines.data.weights)[1]
+    return widths * factors * np.sqrt(variances.sum() / (np.square(factors) @ variances))
 
 
 def _squared_gradients(machines: Expansion) -> Array:

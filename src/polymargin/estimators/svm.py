@@ -56,9 +56,12 @@ default="one-vs-one"
     selection : {"cv", None}, default="cv"
         How C and gamma are selected where they are None: by cross-validated accuracy on a grid that grows where the
         best point lies on its edge. None: both must be given.
+    columns : "ranks" or None, default=None
+        What of the columns the kernel compares: with "ranks" the ranks among the training rows, for columns with heavy
+        tails. None: the values.
     metric : array-like of shape (n_features,) or None, default=None
-        The widths of the columns: column j is multiplied by ``metric[j]`` before the kernel compares rows, for example
-        those that `LSSVMClassifier` with ``metric="learned"`` has found, its ``metric_``.
+        The widths of the columns: column j, or its ranks, is multiplied by ``metric[j]`` before the kernel compares
+        rows; for example those that `LSSVMClassifier` with ``metric="learned"`` has found, its ``metric_``.
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. If False, they are selected for each machine by its
         own accuracy, as in Van Gestel et al. (2002).
@@ -173,6 +176,7 @@ default="one-vs-one"
         coding: Any = "one-vs-one",
         decoding: Any = "hamming",
         selection: str | None = "cv",
+        columns: Any = None,
         metric: Any = None,
         shared_parameters: bool = True,
         class_weight: Any = None,
@@ -192,6 +196,7 @@ default="one-vs-one"
         self.coding = coding
         self.decoding = decoding
         self.selection = selection
+        self.columns = columns
         self.metric = metric
         self.shared_parameters = shared_parameters
         self.class_weight = class_weight

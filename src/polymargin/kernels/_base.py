@@ -58,7 +58,7 @@ class Kernel(ABC):
         return type(self).__name__.lower()
 
     def scaled(self, X: Any) -> Any:
-        """Return the rows as the kernel compares them: with scaled columns, if it has a metric.
+        """Return the rows as the kernel compares them: with scaled columns or ranks, if it has a metric.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""A kernel of scaled columns: the metric of a kernel machine."""
+"""A kernel of scaled columns, or of their ranks: the metric of a kernel machine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from scipy import sparse
 
 from polymargin.kernels._base import Array, Kernel
 from polymargin.kernels._features import Features
+from polymargin.kernels.ranks import Ranks
 
 
 @dataclass(frozen=True, eq=False)
 class Scaled(Kernel):
     """K(x, z) = kernel(widths ∘ x, widths ∘ z): column j is multiplied by ``widths[j]`` before rows are compared.
 
-    A column of width zero has no influence; the larger the width, the more the column matters.
+    A column of width zero has no influence; the larger the width, the more the column matters. With
+    ``columns="ranks"`` the ranks of the columns among the training rows are compared in place of their values.
 
     Parameters
     ----------
     kernel : Kernel
         The kernel of the scaled columns; not "precomputed". If it is `Scaled` itself, the widths are multiplied.
-    widths : array-like of shape (d,)
-        The factors, not negative and not all zero.
+    widths : array-like of shape (d,) or None, default=None
+        The factors, not negative and not all zero; None: all columns count as they are.
+    columns : "ranks", Ranks or None, default=None
+        What is scaled: ranks, which `fitted` learns from the training rows, or, with None, the columns themselves.
 
     Examples
     --------
@@ -32,26 +36,48 @@ class Scaled(Kernel):
     >>> Scaled(RBF(), [1.0, 0.0]).gram(np.array([[0.0, 0.0], [1.0, 5.0]]), gamma=np.log(2.0)).round(3)
     array([[1. , 0.5],
            [0.5, 1. ]])
+
+    Of heavy tails ranks keep the order only:
+
+    >>> X = np.array([[0.0], [1.0], [1e3]])
+    >>> Scaled(RBF(), columns="ranks").fitted(X, np.ones(3)).gram(X, gamma=np.log(2.0)).round(2)
+    array([[1.  , 0.37, 0.02],
+           [0.37, 1.  , 0.37],
+           [0.02, 0.37, 1.  ]])
     """
 
     kernel: Kernel
-    widths: Array
+    widths: Array | None = None
+    columns: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "widths", check_widths(self.widths))
+        if self.widths is not None:
+            object.__setattr__(self, "widths", check_widths(self.widths))
+        if not (self.columns is None or isinstance(self.columns, Ranks) or str(self.columns) == "ranks"):
+            raise ValueError(f'unknown columns {self.columns!r}; choose "ranks" or None')
         if not isinstance(self.kernel, Kernel):
             raise TypeError(
                 f"kernel must be a kernel object, such as polymargin.kernels.RBF(), not {self.kernel!r}"
             )
         if isinstance(self.kernel, Scaled):
-            self.kernel._check_columns(self.widths.size)
-            object.__setattr__(self, "widths", check_widths(self.kernel.widths * self.widths))
-            object.__setattr__(self, "kernel", self.kernel.kernel)
+            self._join(self.kernel)
         if self.kernel.precomputed:
             raise ValueError(
-                'a metric scales columns, which kernel="precomputed" does not have: compute the kernel matrix from '
-                "scaled rows"
+                'a metric scales columns, and ranks are those of columns, which kernel="precomputed" does not have: '
+                "compute the kernel matrix from rows that are scaled or ranked"
             )
+
+    def _join(self, inner: Scaled) -> None:
+        """Be one kernel of scaled columns in place of two: ranks come first, widths second."""
+        if inner.columns is not None and self.columns is not None:
+            raise ValueError(f"the kernel {inner.name!r} has ranks for columns already")
+        object.__setattr__(self, "columns", inner.columns if self.columns is None else self.columns)
+        if self.widths is None:
+            object.__setattr__(self, "widths", inner.widths)
+        elif inner.widths is not None:
+            inner._check_columns(self.widths.size)
+            object.__setattr__(self, "widths", check_widths(inner.widths * self.widths))
+        object.__setattr__(self, "kernel", inner.kernel)
 
     # What is declared once for other kernels is that of the kernel inside.
     @property
@@ -81,19 +107,22 @@ class Scaled(Kernel):
 
     @property
     def name(self) -> str:
-        """The name of the kernel inside."""
-        return self.kernel.name
+        """The name of the kernel inside, and whether it is one of ranks."""
+        return self.kernel.name if self.columns is None else f"{self.kernel.name}, ranks"
 
     def scaled(self, X: Any) -> Any:
         """Return the rows with scaled columns."""
-        if sparse.issparse(X):
-            self._check_columns(X.shape[1])
-            return X.multiply(self.widths).tocsr()
         self._check_columns(X.shape[1])
-        return X * self.widths
+        if self.columns is not None:
+            if not isinstance(self.columns, Ranks):
+                raise ValueError('columns="ranks": ranks are those among training rows; call fitted first')
+            X = self.columns(X)
+        if self.widths is None:
+            return X
+        return X.multiply(self.widths).tocsr() if sparse.issparse(X) else X * self.widths
 
     def _check_columns(self, d: int) -> None:
-        if d != self.widths.size:
+        if self.widths is not None and d != self.widths.size:
             raise ValueError(f"the metric has {self.widths.size} widths, but the rows have {d} columns")
 
     def base(self, X: Any, Z: Any = None) -> Array:
@@ -142,8 +171,9 @@ class Scaled(Kernel):
         return self.kernel.smo_arguments()
 
     def fitted(self, X: Any, weights: Array) -> Kernel:
-        """Return the kernel fitted to the scaled rows."""
-        return replace(self, kernel=self.kernel.fitted(self.scaled(X), weights))
+        """Return the kernel fitted to the scaled rows, whose ranks are learned if it has ranks."""
+        ranked = self if self.columns is None else replace(self, columns=Ranks.of(X, weights))
+        return replace(ranked, kernel=self.kernel.fitted(ranked.scaled(X), weights))
 
     def unit_gamma(self, X: Any, weights: Array) -> float:
         """Return the natural gamma of the scaled rows."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from polymargin.kernels import Kernel, Scaled
+from polymargin.kernels.ranks import Ranks
 from polymargin.onnx._graph import Array, Value
 
 __all__ = [
@@ -36,11 +38,31 @@ def _scaled(kernel: Kernel, x: Value) -> Value:
     """Return new rows as the kernel compares them; once in a graph."""
     if not isinstance(kernel, Scaled):
         return x
-    key = ("scaled", x.name, kernel.widths.tobytes())
-    memo = x.graph.memo
-    if key not in memo:
-        memo[key] = x * kernel.widths
-    return memo[key]
+    memo, columns, widths = x.graph.memo, kernel.columns, kernel.widths
+    if columns is not None:
+        key: Hashable = ("ranks", x.name, columns.places.tobytes(), columns.ranks.tobytes())
+        if key not in memo:
+            memo[key] = _ranked(columns, x)
+        x = memo[key]
+    if widths is not None:
+        key = ("scaled", x.name, widths.tobytes())
+        if key not in memo:
+            memo[key] = x * widths
+        x = memo[key]
+    return x
+
+
+def _ranked(columns: Ranks, x: Value) -> Value:
+    """Return the ranks of the entries of new rows."""
+    places, ranks = columns.places.T, columns.ranks.T
+    lengths = np.diff(places)
+    slopes = np.divide(np.diff(ranks), lengths, out=np.zeros_like(lengths), where=lengths > 0.0)
+
+    def ranked(row: Value) -> Value:
+        climbed = (row.with_axis(1) - places[:, :-1]).at_least(0.0).at_most(lengths)
+        return (climbed * slopes).sum(axis=1) + ranks[:, 0]
+
+    return x.graph.each_row(x, len(places), ranked)
 
 
 def _part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
