@@ -15,6 +15,11 @@ from polymargin.kernels import Kernel
 Array = NDArray[Any]
 
 
+#: A class can do without some of its rows if at least this part of it is left: with less, the others would count more
+#: than four times.
+_LEAST_REST = 0.25
+
+
 @dataclass(frozen=True)
 class DistinctRows:
     """The distinct rows of every class, sorted by class.
@@ -148,6 +153,28 @@ class TrainingRows:
         """
         W = self.weights if self.groups is None else np.bincount(self.groups, self.weights)
         return self.weights * float(W.sum() / np.square(W).sum())
+
+    def shares_without(self, left_out: Array) -> Array:
+        """Return what to multiply the weights by so that other rows of their class stand for some rows, shape (n,).
+
+        Parameters
+        ----------
+        left_out : ndarray of bool, shape (n,)
+            The rows, whose factor is zero. A class of which too little would be left keeps them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            The sum of the weights of every class remains.
+        """
+        total = np.bincount(self.class_index, self.weights)
+        rest = np.bincount(self.class_index, np.where(left_out, 0.0, self.weights))
+        enough = rest >= _LEAST_REST * total
+        factors = np.divide(total, rest, out=np.ones_like(total), where=enough & (rest > 0.0))[
+            self.class_index
+        ]
+        factors[left_out & enough[self.class_index]] = 0.0
+        return factors
 
     def distinct(self) -> DistinctRows:
         """Return the distinct rows of every class: those that differ in content, soft label or weight.

@@ -428,7 +428,9 @@ default="one-vs-one"
         labels = (
             np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels
         )
-        return -float(data.weights @ (labels * log_p).sum(axis=1) / data.weights.sum())
+        leak = self.bank_.leak
+        weights = data.weights if leak is None else data.weights * data.shares_without(leak)
+        return -float(weights @ (labels * log_p).sum(axis=1) / weights.sum())
 
     @property
     def metric_(self) -> Array | None:

@@ -78,6 +78,8 @@ class LSSVMBank:
         The machines as linear functions of the kernel's explicit feature map, where they were solved in it.
     nested : Nested or None
         The outputs of machines trained without a fold of the rows, if requested.
+    leak : ndarray of bool, shape (n,), or None
+        The rows that a metric was learned from, if not all: their leave-one-out margins are too good.
     rounding_error : float
         The expected relative rounding error of the margins of the worst machine.
 
@@ -106,6 +108,7 @@ class LSSVMBank:
     blocks: list[FactorisedBlock] | None
     expansion: FeatureExpansion | None = None
     nested: Nested | None = None
+    leak: Array | None = None
     rounding_error: float = 0.0
 
     @property
