@@ -137,15 +137,12 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     array([[1., 0., 0.]])
 
     With boosted trees, which lower the log-loss of the default pool by 2.5 % in the geometric mean of 8 datasets
-    (``benchmarks/members.py``), and a member on rank-transformed columns, for heavy tails:
+    (``benchmarks/members.py``), and a rough member that compares ranks, for heavy tails:
 
     >>> from sklearn.ensemble import HistGradientBoostingClassifier
-    >>> from sklearn.preprocessing import QuantileTransformer
     >>> from polymargin import LSSVMClassifier
-    >>> rough = LSSVMClassifier(kernel="laplacian", coding="one-vs-all")
-    >>> pool = AutoKernelClassifier(["blend", "poly", rough, HistGradientBoostingClassifier()])
-    >>> ranks = QuantileTransformer(output_distribution="normal", n_quantiles=50)
-    >>> pool.members.append(make_pipeline(ranks, rough))
+    >>> ranks = LSSVMClassifier(kernel="laplacian", coding="one-vs-all", columns="ranks")
+    >>> pool = AutoKernelClassifier(["blend", "poly", ranks, HistGradientBoostingClassifier()])
     >>> make_pipeline(StandardScaler(), pool).fit(X_train, y_train).score(X_test, y_test)
     1.0
     """

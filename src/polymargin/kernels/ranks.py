@@ -11,9 +11,9 @@ from scipy import sparse
 
 from polymargin.kernels._base import Array
 
-#: The number of quantiles that ranks are interpolated between. On 39 development sets a pool whose Laplacian member
-#: sees ranks has 0.980, 0.973 and 0.975 of the log-loss of the default pool with 16, 32 and 64, and 0.977 with a
-#: quantile for every row.
+#: The number of quantiles that ranks are interpolated between. On 39 development sets, in two splits each, a pool whose
+#: Laplacian member compares ranks has 0.980, 0.973 and 0.975 of the log-loss of one without ranks with 16, 32 and 64 of
+#: them, and 0.977 with a quantile for every row; the standard error is 0.008. Normal scores of ranks: 0.987.
 KNOTS = 32
 #: The difference of the ranks of two knots: ranks are uniform, and √12 makes their variance one.
 STEP = float(np.sqrt(12.0)) / KNOTS
