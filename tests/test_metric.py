@@ -1,6 +1,7 @@
 """A metric: widths of the columns, given or learned, and what the machines depend on."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from naive import kernel_matrix
 from polymargin import AutoKernelClassifier, LSSVMClassifier, SVMClassifier
 from polymargin.datasets import make_waveform
+from polymargin.estimators._choice import MetricChoice
 from polymargin.estimators._metric import Expansion, relevance, swapped_rows
 from polymargin.kernels import RBF, Blend, Exponential, Laplacian, Linear, Polynomial, Precomputed, Scaled
 from polymargin.machines import fit_lssvm_bank
@@ -294,9 +296,28 @@ def test_weights_soft_labels_groups_and_rows_alone_in_their_class():
 
 
 def test_a_sample_serves_many_rows():
-    X, y = make_waveform(1500, random_state=0)
-    model = LSSVMClassifier(metric="learned").fit(X, y)
-    assert model.metric_results_["n_rows"][0] < 1500
+    X, y = make_waveform(1200, random_state=0)
+    X = np.hstack([X, rows(1200, d=30)])
+    model = LSSVMClassifier(kernel="rbf", metric="learned").fit(X, y)
+    assert model.metric_results_["n_rows"][0] < 1200
+    # Judged by the other rows, it is better with all rows, too.
+    plain, *others = model.metric_results_["loss_on_all_rows"]
+    assert np.nanmin(others) < plain
+    assert model.metric_ is not None
+    new, labels = make_waveform(2000, random_state=1)
+    log_p = model.predict_log_proba(np.hstack([new, rows(2000, 1, d=30)]))
+    true = -log_p[np.arange(2000), np.searchsorted(model.classes_, labels)].mean()
+    assert abs(model.loo_log_loss_ - true) < 0.03
+
+
+def test_a_metric_of_a_sample_must_help_on_all_rows():
+    judged = [
+        SimpleNamespace(losses=np.full(100, loss), loss=loss, weights=np.ones(100)) for loss in (1.0, 0.5)
+    ]
+    rounds = [SimpleNamespace(judged=each) for each in judged]
+    assert MetricChoice(rounds, np.arange(100)).chosen is rounds[1]
+    assert MetricChoice(rounds, np.arange(100), on_all=(0.4, 0.3)).chosen is rounds[1]
+    assert MetricChoice(rounds, np.arange(100), on_all=(0.4, 0.4)).chosen is None
 
 
 def test_model_files_keep_the_metric(learned, tmp_path):
@@ -358,7 +379,7 @@ def test_relevance_of_a_pool_is_the_mean_by_weights():
     assert not hasattr(AutoKernelClassifier(), "feature_relevance_")
 
 
-def test_spread_of_a_pool_is_known_if_all_members_have_learned_a_metric():
+def test_spread_of_a_pool_is_that_of_the_members_that_learn_a_metric():
     X, y = noisy_columns(120, 3, 0)
     kernels = ("exponential", "linear")
     pool = AutoKernelClassifier([LSSVMClassifier(kernel=name, metric="learned") for name in kernels]).fit(
@@ -369,9 +390,9 @@ def test_spread_of_a_pool_is_known_if_all_members_have_learned_a_metric():
     assert_allclose(pool.feature_relevance_folds_, (first + 2.0 * second) / 3.0)
     assert_allclose(pool.feature_relevance_std_, ((first + 2.0 * second) / 3.0).std(axis=0, ddof=1))
     pool.members_[1].feature_relevance_folds_ = None
-    assert pool.feature_relevance_std_ is None
-    pool.weights_ = np.array([0.25, 0.0])
     assert_allclose(pool.feature_relevance_folds_, first)
+    pool.weights_ = np.array([0.0, 0.25])
+    assert pool.feature_relevance_std_ is None
 
 
 def test_relevances_are_not_computed_to_be_listed(monkeypatch, learned):

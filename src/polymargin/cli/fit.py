@@ -341,7 +341,7 @@ def _metric_lines(facts: dict[str, Any]) -> Iterator[str]:
     if found is None:
         return
     rounds = found["chosen"].index(True)
-    least, plain = min(found["loss"][1:]), found["loss"][0]
+    least, plain = min(found["loss"][1:], default=np.nan), found["loss"][0]
     kept = f"kept, {rounds} round{'s' * (rounds > 1)}" if rounds else "not kept"
     yield f"learned metric: {kept} (loss {least:.4f}, {plain:.4f} without it, on {found['n_rows'][0]} rows)"
 

@@ -26,7 +26,7 @@ from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.decoders._base import significant
 from polymargin.estimators._metric import Round, learn_metric, relevance, select_around
-from polymargin.estimators._soft_labels import decoder_rows
+from polymargin.estimators._soft_labels import decoder_rows, decoder_shares
 from polymargin.kernels import Kernel, Scaled
 from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_bank
 from polymargin.machines._gram import Selection
@@ -207,10 +207,9 @@ def choose(
         if not plan.learns_metric:
             return Choice(bank, None, [], data.class_index.size)
         only = Candidate(kernels[0], bank.C, bank.gamma, 1.0, np.nan)
-        learned = _learned(trainer, only, only, **final)
-        if learned.chosen is not None:
-            bank = trainer.scaled_bank(learned, only, **final)
-        return Choice(bank, None, [], data.class_index.size, learned)
+        metric = _learned(trainer, only, only, **final)
+        bank, metric = trainer.best(bank, metric, only, **final)
+        return Choice(bank, None, [], data.class_index.size, metric)
     sample = _sample(data, codebook, plan, len(kernels) + len(path) - 1)
     n_jobs = 1 if data.class_index.size > FEW_ROWS else min(count_jobs(n_jobs), len(kernels))
     evaluations = Parallel(n_jobs=n_jobs, prefer="threads")(
@@ -235,21 +234,22 @@ def choose(
         if other is not kernel:
             shared.drop(other)
     n_compared = data.class_index.size if sample is None else sample.size
-    metric = None
     if plan.learns_metric:
         first = replace(compared[0], C=compared[0].C / chosen.smaller, smaller=chosen.smaller)
         metric = _learned(trainer, chosen, chosen if kernel is kernels[0] else first, **final)
-    if metric is not None and metric.chosen is not None:
-        shared.drop(kernel)
-        return Choice(trainer.scaled_bank(metric, chosen, **final), chosen, compared, n_compared, metric)
-    if metric is not None and metric.n_rows == data.class_index.size:
-        return Choice(metric.plain, chosen, compared, n_compared, metric)
+        if metric.sample is None:
+            bank, metric = trainer.best(metric.plain, metric, chosen, **final)
+            return Choice(bank, chosen, compared, n_compared, metric)
     if sample is not None:
         distinct = shared.workspace(replace(data, kernel=kernel)).distinct
         # With many rows the leak of leave-one-out outputs is negligible, unless many rows are equal.
         if distinct.first.size >= _DISTINCT * data.class_index.size:
             n_folds = 0
     bank = trainer.bank(kernel, chosen.C, chosen.gamma, n_folds=n_folds, **final)
+    if not plan.learns_metric:
+        return Choice(bank, chosen, compared, n_compared)
+    shared.drop(kernel)
+    bank, metric = trainer.best(bank, metric, chosen, **final)
     return Choice(bank, chosen, compared, n_compared, metric)
 
 
@@ -263,10 +263,13 @@ class MetricChoice:
         The machines without a metric, and the rounds that followed.
     sample : ndarray of int or None
         The rows from which the metric was learned; None: all.
+    on_all : (float, float) or None
+        If from a sample, and a metric was found: the losses without and with it of machines trained on all rows.
     """
 
     rounds: list[Round]
     sample: Array | None
+    on_all: tuple[float, float] | None = None
 
     @property
     def plain(self) -> LSSVMBank:
@@ -276,7 +279,12 @@ class MetricChoice:
 
     @property
     def chosen(self) -> Round | None:
-        """The best round; None if it is not better than the machines without a metric."""
+        """The best round; None if it is not better than the machines without a metric, also of all rows."""
+        return self.proposed if self.on_all is None or self.on_all[1] < self.on_all[0] else None
+
+    @property
+    def proposed(self) -> Round | None:
+        """The best round on the rows it was learned from; None if the machines without a metric are as good."""
         without, best = self.rounds[0].judged, min(self.rounds, key=lambda each: each.judged.loss)
         if best is self.rounds[0]:
             return None
@@ -285,11 +293,6 @@ class MetricChoice:
             return best
         certain = significant(gains, without.weights, _METRIC_SIGNIFICANCE)
         return best if certain and without.weights @ gains >= _METRIC_GAIN else None
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows from which the metric was learned."""
-        return self.rounds[0].bank.data.class_index.size
 
     @property
     def fold_relevances(self) -> Array | None:
@@ -302,12 +305,17 @@ class MetricChoice:
     def table(self) -> dict[str, list[Any]]:
         """The rounds as a table, by columns."""
         chosen = self.chosen or self.rounds[0]
+        both = (self.rounds[0], self.proposed)
         return {
             "kernel": [each.kernel.name for each in self.rounds],
             "rounds": [each.number for each in self.rounds],
             "loss": [each.judged.loss for each in self.rounds],
+            "loss_on_all_rows": [
+                np.nan if self.on_all is None or each not in both else self.on_all[both.index(each)]
+                for each in self.rounds
+            ],
             "chosen": [each is chosen for each in self.rounds],
-            "n_rows": [self.n_rows] * len(self.rounds),
+            "n_rows": [self.rounds[0].bank.data.class_index.size] * len(self.rounds),
         }
 
 
@@ -390,12 +398,34 @@ class _Trainer:
         )
         return self.shared.once(key, training)
 
-    def scaled_bank(self, metric: MetricChoice, chosen: Candidate, **final: Any) -> LSSVMBank:
-        """Return the machines of a learned metric, trained on all rows."""
-        assert metric.chosen is not None
-        learned, data, plan = metric.chosen.bank, self.data, self.plan
-        kernel = Scaled(metric.chosen.kernel, metric.chosen.widths).fitted(data.X, data.weights)
-        if metric.n_rows == data.class_index.size:
+    def best(
+        self, plain: LSSVMBank, metric: MetricChoice, chosen: Candidate, **final: Any
+    ) -> tuple[LSSVMBank, MetricChoice]:
+        """Return the machines with a metric, if one was found, or else those without; trained on all rows.
+
+        A metric that was learned from a sample must be better on all rows, too: the more rows, the less there is to
+        gain. Both are judged by the rows that it has not seen.
+        """
+        if metric.proposed is None:
+            return plain, metric
+        scaled = self._scaled_bank(metric.proposed, metric.sample is None, chosen, **final)
+        if metric.sample is None:
+            return scaled, metric
+        seen = np.zeros(self.data.class_index.size, dtype=bool)
+        seen[metric.sample] = True
+        scaled = replace(scaled, leak=seen)
+        if self.judge is not None:
+            losses = [
+                _evaluated(replace(bank, nested=None), self.judge, seen).loss for bank in (plain, scaled)
+            ]
+            metric = replace(metric, on_all=(losses[0], losses[1]))
+        return (plain if metric.chosen is None else scaled), metric
+
+    def _scaled_bank(self, found: Round, on_all: bool, chosen: Candidate, **final: Any) -> LSSVMBank:
+        """Return the machines of a metric that was found, from all rows or not, trained on all rows."""
+        learned, data, plan = found.bank, self.data, self.plan
+        kernel = Scaled(found.kernel, found.widths).fitted(data.X, data.weights)
+        if on_all:
             if not final["keep_factors"]:
                 return learned
             bank = self.bank(kernel, learned.C, learned.gamma, **final)
@@ -409,9 +439,7 @@ class _Trainer:
             smaller=chosen.smaller,
             criterion=self.criterion,
         )
-        leak = np.zeros(data.class_index.size, dtype=bool)
-        leak[metric.sample] = True  # which is not None: there are more rows
-        return replace(self.bank(kernel, C, gamma, **final), leak=leak)
+        return self.bank(kernel, C, gamma, **final)
 
     def proposal(self, kernel: Kernel, sample: Array | None, progress: Progress | None) -> Evaluation:
         """Judge a kernel with the parameters that PRESS proposes for it, on all rows or within its budget."""
@@ -469,8 +497,11 @@ class Evaluation:
     weights: Array
 
 
-def _evaluated(bank: LSSVMBank, judge: Decoder | None) -> Evaluation:
-    """Return the decoder's cross-fitted log-loss, or the machines' squared error if there is no decoder to judge by."""
+def _evaluated(bank: LSSVMBank, judge: Decoder | None, left_out: Array | None = None) -> Evaluation:
+    """Return the decoder's cross-fitted log-loss, or the machines' squared error if there is no decoder to judge by.
+
+    Some rows can be left out of the mean, shape (n,).
+    """
     if judge is None:
         return Evaluation(bank.C, bank.gamma, _squared_error(bank), np.empty(0), np.empty(0))
     rows = decoder_rows(bank.data, bank.training_outputs(honest=True))
@@ -480,10 +511,10 @@ def _evaluated(bank: LSSVMBank, judge: Decoder | None) -> Evaluation:
         log_p = clone(judge).cross_fit(
             bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights
         )
-    losses = -log_p[np.arange(rows.class_index.size), rows.class_index]
-    return Evaluation(
-        bank.C, bank.gamma, float(rows.weights @ losses / rows.weights.sum()), losses, rows.weights
-    )
+    losses, weights = -log_p[np.arange(rows.class_index.size), rows.class_index], rows.weights
+    if left_out is not None:
+        weights = weights * decoder_shares(bank.data, left_out)
+    return Evaluation(bank.C, bank.gamma, float(weights @ losses / weights.sum()), losses, weights)
 
 
 def _squared_error(bank: LSSVMBank) -> float:

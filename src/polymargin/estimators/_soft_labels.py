@@ -119,3 +119,12 @@ def decoder_rows(data: TrainingRows, outputs: Outputs | None) -> DecoderRows:
     rows, classes = np.nonzero(data.soft_labels)
     outputs = None if outputs is None else outputs.rows(rows)
     return DecoderRows(outputs, classes, data.soft_labels[rows, classes] * weights[rows])
+
+
+def decoder_shares(data: TrainingRows, left_out: Array) -> Array:
+    """Return what to multiply the weights of `decoder_rows` by to leave some rows out of a mean.
+
+    See `TrainingRows.shares_without`.
+    """
+    shares = data.shares_without(left_out)
+    return shares if data.soft_labels is None else shares[np.nonzero(data.soft_labels)[0]]

@@ -29,7 +29,7 @@ from polymargin.estimators._members import (
 )
 from polymargin.estimators._metric import spread
 from polymargin.estimators._pool import pool_weights, pooled
-from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
+from polymargin.estimators._soft_labels import DecoderRows, decoder_rows, decoder_shares
 from polymargin.estimators._validation import check_rows, resolve_priors
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.inspection.html import ChoicesMixin
@@ -448,9 +448,7 @@ def _without_leaks(decoded: DecoderRows, members: list[Any], data: TrainingRows)
     leaks = [bank.leak for bank in banks if bank.leak is not None]
     if not leaks:
         return decoded
-    shares = data.shares_without(np.logical_or.reduce(leaks))
-    if data.soft_labels is not None:
-        shares = shares[np.nonzero(data.soft_labels)[0]]
+    shares = decoder_shares(data, np.logical_or.reduce(leaks))
     return replace(decoded, weights=decoded.weights * shares)
 
 

@@ -87,8 +87,8 @@ default="one-vs-one"
     metric : "learned", array-like of shape (n_features,) or None, default=None
         The widths of the columns: column j, or its ranks, is multiplied by ``metric[j]`` before the kernel compares
         rows. "learned": each column is scaled by how steep the machines are along it, in a few rounds, so that columns
-        that do not matter fade; kept only if it has the lower log-loss, by a standard error, on rows that neither
-        metric, nor machines, nor decoder have seen. Takes two to seven times as long.
+        that do not matter fade; kept only if it has the lower log-loss, by a standard error and by 3 in the sum of all
+        rows, on rows that neither metric, nor machines, nor decoder have seen. Takes two to seven times as long.
     shared_parameters : bool, default=True
         Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
         does: slower, and on the paper's ten datasets no better.
@@ -135,17 +135,17 @@ default="one-vs-one"
     metric_ : ndarray of shape (n_features,) or None
         The widths of the columns, learned or given; None: all columns count as they are.
     metric_results_ : dict of str to list, or None
-        The rounds of a learned metric, as columns with one entry per round: "rounds" (0: without a metric), "loss" (on
-        rows that neither metric, nor machines, nor decoder have seen), "chosen", and "n_rows", the number of rows from
-        which the metric was learned. None if none was asked for.
+        The rounds of a learned metric, as columns with one entry per round: "kernel", "rounds" (0: without a metric),
+        "loss" (on rows that neither metric, nor machines, nor decoder have seen), "loss_on_all_rows" (the same of
+        machines trained on all rows, if the metric was learned from a sample; NaN where it was not needed), "chosen",
+        and "n_rows", the number of rows from which the metric was learned. None if none was asked for.
     feature_relevance_ : ndarray of shape (n_features,)
         How much the machines depend on every column: the mean squared change of their outputs if another row's value is
         put into it (total Sobol indices), as shares that sum to one. A sensitivity of the fitted machines, not a cause:
         of two columns that say the same, either may have it, or both a half.
     feature_relevance_folds_ : ndarray of shape (n_folds, n_features) or None
         With ``metric="learned"``, the relevance in metrics and machines learned without each fold (at most
-        ``search.folds``; fewer where a class lies in one fold). None if the metric was not kept and another kernel than
-        its own was chosen.
+        ``search.folds``; fewer where a class lies in one fold).
     feature_relevance_std_ : ndarray of shape (n_features,) or None
         Their standard deviation. Folds share rows, so that fresh samples would differ more.
     codebook_ : Codebook
@@ -176,7 +176,8 @@ default="one-vs-one"
         (with many rows, where the difference is negligible, by machines trained without this row). For decodings that
         learn probabilities.
     loo_log_loss_ : float
-        Their log-loss, an estimate of the log-loss on new rows.
+        Their log-loss, an estimate of the log-loss on new rows; without the rows that a metric was learned from, if it
+        was not learned from all.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
