@@ -296,17 +296,16 @@ def test_weights_soft_labels_groups_and_rows_alone_in_their_class():
 
 
 def test_a_sample_serves_many_rows():
-    X, y = make_waveform(1200, random_state=0)
-    X = np.hstack([X, rows(1200, d=30)])
+    X, y = noisy_columns(1200, 15, 0)
     model = LSSVMClassifier(kernel="rbf", metric="learned").fit(X, y)
     assert model.metric_results_["n_rows"][0] < 1200
     # Judged by the other rows, it is better with all rows, too.
     plain, *others = model.metric_results_["loss_on_all_rows"]
     assert np.nanmin(others) < plain
     assert model.metric_ is not None
-    new, labels = make_waveform(2000, random_state=1)
-    log_p = model.predict_log_proba(np.hstack([new, rows(2000, 1, d=30)]))
-    true = -log_p[np.arange(2000), np.searchsorted(model.classes_, labels)].mean()
+    new, labels = noisy_columns(3000, 15, 1)
+    log_p = model.predict_log_proba(new)
+    true = -log_p[np.arange(3000), np.searchsorted(model.classes_, labels)].mean()
     assert abs(model.loo_log_loss_ - true) < 0.03
 
 
