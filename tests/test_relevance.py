@@ -13,6 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import SelectKBest
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
@@ -174,6 +175,22 @@ def test_pools(table):
     assert found.names == ("size", "colour", "width", "a_b")
     assert found.relevance[1] == pytest.approx(model[-1].feature_relevance_[2:5].sum())
     assert found.std is None
+
+
+def test_searches_and_thresholds_have_that_of_their_model(table):
+    frame, y = table
+    model = make_pipeline(preparation(frame), LSSVMClassifier(kernel="linear", C=1.0))
+    search = GridSearchCV(model, {"lssvmclassifier__C": [0.01, 1.0]}, cv=2).fit(frame, y)
+    expected = feature_relevance(search.best_estimator_)
+    for wrapped in (search, FixedThresholdClassifier(search).fit(frame, y), make_pipeline(search)):
+        found = feature_relevance(wrapped)
+        assert found.names == expected.names == ("size", "colour", "width", "a_b")
+        assert_allclose(found.relevance, expected.relevance)
+    with pytest.raises(NotFittedError):
+        feature_relevance(GridSearchCV(model, {}))
+    kept_none = GridSearchCV(model, {"lssvmclassifier__C": [1.0]}, cv=2, refit=False).fit(frame, y)
+    with pytest.raises(AttributeError, match="GridSearchCV has no relevances"):
+        feature_relevance(kept_none)
 
 
 def test_model_files_know_it(learned, tmp_path):

@@ -90,7 +90,8 @@ def feature_relevance(model: Any, feature_names: Sequence[str] | None = None) ->
     Parameters
     ----------
     model : LSSVMClassifier, AutoKernelClassifier or Pipeline
-        Fitted; the last step of a Pipeline is one of the two.
+        Fitted; the last step of a Pipeline is one of the two. Of a search, such as ``GridSearchCV``, it is the
+        ``best_estimator_``; of a ``TunedThresholdClassifierCV`` the ``estimator_``.
     feature_names : sequence of str or None
         The names of the columns of the model's input; None: those that it was fitted with, or "x0", "x1", ….
 
@@ -121,7 +122,8 @@ def feature_relevance(model: Any, feature_names: Sequence[str] | None = None) ->
     check_is_fitted(classifier)
     if not hasattr(type(classifier), "feature_relevance_"):
         raise AttributeError(
-            f"{type(classifier).__name__} has no relevances: LSSVMClassifier and AutoKernelClassifier have"
+            f"{type(classifier).__name__} has no relevances: LSSVMClassifier and AutoKernelClassifier have, "
+            "also in pipelines and as the best_estimator_ of a search"
         )
     shares, folds = classifier.feature_relevance_, classifier.feature_relevance_folds_
     given = _columns_of(steps[0] if steps else classifier)
@@ -166,10 +168,16 @@ class _NotTold(Exception):
 def _flattened(model: Any) -> tuple[list[Any], Any]:
     """Return the steps before the classifier, without those that do nothing, and the classifier."""
     steps: list[Any] = []
-    while isinstance(model, Pipeline):
-        steps += [step for _, step in model.steps[:-1] if not _passes(step)]
-        model = model.steps[-1][1]
-    return steps, model
+    while True:
+        if isinstance(model, Pipeline):
+            steps += [step for _, step in model.steps[:-1] if not _passes(step)]
+            model = model.steps[-1][1]
+        elif hasattr(model, "best_estimator_"):  # of a search
+            model = model.best_estimator_
+        elif hasattr(model, "estimator_"):  # whose threshold was chosen
+            model = model.estimator_
+        else:
+            return steps, model
 
 
 def _passes(step: Any) -> bool:
