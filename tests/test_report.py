@@ -200,7 +200,11 @@ def test_pools_and_machines_without_a_surface():
         if isinstance(estimator, AutoKernelClassifier):
             assert "Members of the pool" in page
             names = {row["name"] for row in summary["model"]["members"]}
-            assert names == {"blend, one-vs-one", "laplacian, one-vs-all", "poly, degree 2, one-vs-one"}
+            assert names == {
+                "blend, one-vs-one",
+                "laplacian, ranks, one-vs-all",
+                "poly, degree 2, one-vs-one",
+            }
         else:
             assert ('id="codebook"' in page) == isinstance(estimator, PosteriorSVMClassifier)
             assert "There is no picture of the choice" in summary["text"]["surface"]
