@@ -553,13 +553,20 @@ def test_relevance_is_drawn_largest_first(data):
 
 
 def test_relevance_of_many_columns(model):
-    names = tuple(f"column {j} " + "long " * 20 for j in range(30))
+    names = tuple(f"long {'name of a column, ' * 20}{j}" for j in range(30))
     found = FeatureRelevance(names, np.arange(30) / 435.0)
     display = RelevanceDisplay(found).plot(n_columns=4)
     assert [bar.get_width() * 435.0 for bar in display.bars_] == pytest.approx([29, 28, 27, 26])
     assert display.bars_.errorbar is None
     assert display.ax_.get_title() == f"4 of 30 columns; the others together {325 / 435:.1%}"
-    assert max(map(len, shown_labels(display.ax_.get_yticklabels()))) == 40
+    labels = shown_labels(display.ax_.get_yticklabels())
+    assert {len(label) for label in labels} == {40}
+    assert len(set(labels)) == 4  # names that differ at their ends can be told apart
+    display.figure_.canvas.draw()
+    size = display.figure_.bbox.size
+    boxes = [label.get_window_extent() for label in (*display.ax_.get_yticklabels(), display.ax_.xaxis.label)]
+    assert all((box.min >= 0).all() and (box.max <= size).all() for box in boxes)
+    assert display.ax_.get_window_extent().width > size[0] / 3
     assert display.ax_.get_xlabel() == "relevance"
     assert len(RelevanceDisplay(found).plot().bars_) == 20
     assert len(display.plot(n_columns=None).bars_) == 30

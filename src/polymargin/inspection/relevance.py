@@ -148,6 +148,19 @@ def feature_relevance(model: Any, feature_names: Sequence[str] | None = None) ->
     )
 
 
+def shortened(text: object, longest: int = 40) -> str:
+    """Return text in one line; of long text the beginning and the end, since names of columns often differ there.
+
+    Examples
+    --------
+    >>> shortened("calcium in the water, sample 12", 20)
+    'calcium in t…mple 12'
+    """
+    line = " ".join(str(text).split())
+    end = (longest - 1) * 2 // 5
+    return line if len(line) <= longest else f"{line[: longest - 1 - end]}…{line[len(line) - end :]}"
+
+
 @dataclass(frozen=True)
 class _Column:
     """A column on its way through the steps of a pipeline.

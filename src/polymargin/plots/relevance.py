@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymargin.inspection import FeatureRelevance, feature_relevance
+from polymargin.inspection.relevance import shortened
 from polymargin.plots._matplotlib import axes_for
 
 Array = NDArray[Any]
 
-#: Names of columns are cut to this many characters.
-_LONGEST_NAME = 40
+#: Inches of a new figure for every character of the longest name, in matplotlib's own size of letters.
+_CHARACTER = 0.085
 
 
 class RelevanceDisplay:
@@ -65,7 +66,7 @@ class RelevanceDisplay:
 
         Parameters
         ----------
-        estimator : LSSVMClassifier, AutoKernelClassifier, or a Pipeline that ends in one
+        estimator : LSSVMClassifier, AutoKernelClassifier, or a Pipeline or search that ends in one
             Fitted.
         feature_names : sequence of str or None
             The names of the columns of its input; None: those that it was fitted with.
@@ -84,7 +85,8 @@ class RelevanceDisplay:
         Parameters
         ----------
         ax : matplotlib axes or None
-            Where to draw; None for new axes, as high as the bars need.
+            Where to draw; None for new axes, as large as bars and names need. Long names want a figure with
+            ``layout="constrained"``.
         n_columns : int or None
             The largest number of columns to draw, most relevant first; None for all.
         **kwargs
@@ -100,7 +102,9 @@ class RelevanceDisplay:
         found, order = self.relevance, self.relevance.order
         shown, others = order[:n_columns], order[order.size if n_columns is None else n_columns :]
         shares = found.relevance[shown]
-        self.ax_, self.figure_ = axes_for(ax, (6.0, float(np.clip(1.2 + 0.26 * shown.size, 2.0, 40.0))))
+        names = [shortened(found.names[j]) for j in shown]
+        width = 5.0 + _CHARACTER * max(map(len, names), default=0)
+        self.ax_, self.figure_ = axes_for(ax, (width, float(np.clip(1.2 + 0.26 * shown.size, 2.0, 40.0))))
         options: dict[str, Any] = {"color": "#2166ac", "height": 0.7}
         if found.std is not None:
             std = found.std[shown]
@@ -108,7 +112,6 @@ class RelevanceDisplay:
             options["xerr"] = np.array([np.minimum(std, shares), std])
             options["error_kw"] = {"elinewidth": 1.2, "capsize": 2, "ecolor": "#444444"}
         self.bars_ = self.ax_.barh(np.arange(shown.size), shares, **(options | kwargs))
-        names = [_shortened(found.names[j]) for j in shown]
         self.ax_.set_yticks(np.arange(shown.size), names, parse_math=False)
         self.ax_.invert_yaxis()
         spread = "" if found.std is None else ", ± standard deviation over folds"
@@ -120,9 +123,3 @@ class RelevanceDisplay:
                 f"{shown.size} of {order.size} columns; the others together {rest:.1%}", fontsize="small"
             )
         return self
-
-
-def _shortened(name: str) -> str:
-    """Return a name in one line, cut if it is long."""
-    line = " ".join(name.split())
-    return line if len(line) <= _LONGEST_NAME else line[: _LONGEST_NAME - 1] + "…"

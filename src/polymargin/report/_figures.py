@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.report._sentences import shortened
+from polymargin.inspection.relevance import shortened
 
 Summary = dict[str, Any]
 Figure = dict[str, Any]

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from polymargin.inspection.relevance import shortened
+
 Summary = dict[str, Any]
 
 #: A calibration error above this multiple of the one by chance is reported as miscalibration.
@@ -265,18 +267,6 @@ def _regions(summary: Summary) -> str:
         f"{how} The plane is that of the first two principal components of the prepared features, through their mean: "
         "rows that lie far from it may be labelled otherwise than the colour below them says."
     )
-
-
-def shortened(text: object, longest: int = 40) -> str:
-    """Return text in one line, cut if it is long.
-
-    Examples
-    --------
-    >>> shortened("a very long name", 8)
-    'a very …'
-    """
-    line = " ".join(str(text).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def _count(number: int, one: str, many: str) -> str:
