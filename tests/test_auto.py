@@ -699,3 +699,9 @@ def test_members_elsewhere_are_counted(backend, monkeypatch):
     with joblib.parallel_config(backend=backend):
         AutoKernelClassifier(n_jobs=2).fit(X, Y)
     assert [str(step) for step in steps] == [f"members: {done} of 3 members" for done in range(4)]
+
+
+@pytest.mark.parametrize("metric", ["euclidean", True, np.ones(2)])
+def test_metrics_of_a_pool_are_learned_or_none(metric):
+    with pytest.raises(ValueError, match=r'metric must be "learned" or None.*widths are for members'):
+        AutoKernelClassifier(metric=metric).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])

@@ -147,6 +147,8 @@ def test_a_pool_of_no_kernel_member():
     assert searches(model) == []
     assert "weight of RandomForestClassifier" in model._repr_html_()
     assert "support vectors" not in model._repr_html_()
+    with pytest.raises(AttributeError, match="only LSSVMClassifier members whose kernel has a name"):
+        _ = model.feature_relevance_
 
 
 def test_a_member_that_only_memorises_is_not_believed():
@@ -339,12 +341,15 @@ class Strange(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X):
-        return np.full((len(X), 3), self.value) if np.isnan(self.value) else np.ones((len(X), 5))
+        if self.value == 1.0:
+            return np.ones((len(X), 5))
+        return np.tile([self.value, 0.0, max(0.0, -3.0 * self.value)], (len(X), 1))
 
 
-@pytest.mark.parametrize("value", [np.nan, 1.0])
+@pytest.mark.parametrize("value", [np.nan, 1.0, 0.0, -0.5])
 def test_probabilities_that_are_none(value):
-    with pytest.raises(ValueError, match=r"predict_proba of the member Strange.*must give a finite number"):
+    message = "must give a number for each" if value == 1.0 else "undefined or negative numbers, or zero for"
+    with pytest.raises(ValueError, match=rf"predict_proba of the member Strange.*{message}"):
         AutoKernelClassifier([quick(), Strange(value)]).fit(X, Y)
 
 
@@ -540,8 +545,19 @@ def test_members_that_cannot_be_exported_are_named():
         to_onnx(AutoKernelClassifier([quick(), ranks()]).fit(X, Y))
     strange = AutoKernelClassifier([quick(), GaussianNB()]).fit(X, Y)
     strange.members_[1] = Strange(1.0).fit(X, Y)
-    with pytest.raises(ValueError, match="cannot convert Strange, a member of the pool"):
+    with pytest.raises(ValueError, match="cannot convert Strange, a member of the pool") as raised:
         to_onnx(strange)
+    assert "export a pool without this member" in str(raised.value)
+
+
+def test_reasons_are_told_in_a_line():
+    pytest.importorskip("skl2onnx")
+    from polymargin.onnx.estimators import _reason
+
+    long = ValueError("Unable to create a node with attributes={'class_ids': [0,\n 0,\n 0]}.")
+    long.__cause__ = TypeError("Expected an int, got a boolean.\nMore of it.")
+    assert _reason(long) == "Expected an int, got a boolean"
+    assert _reason(ValueError()) == "ValueError"
 
 
 def test_a_member_that_says_nothing_changes_little():

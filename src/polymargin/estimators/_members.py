@@ -181,10 +181,14 @@ def smoothed_log_proba(member: Any, X: Any, classes: Array, prior: Prior) -> Arr
     """
     known = np.isin(classes, getattr(member, "classes_", classes))
     found = np.asarray(member.predict_proba(X), dtype=np.float64)
-    if found.shape != (X.shape[0], int(known.sum())) or not np.isfinite(found).all():
+    if found.shape != (X.shape[0], int(known.sum())):
         raise ValueError(
-            f"predict_proba of the member {member!r} must give a finite number for each of {X.shape[0]} rows and "
+            f"predict_proba of the member {member!r} must give a number for each of {X.shape[0]} rows and "
             f"{int(known.sum())} classes; its shape is {found.shape}"
+        )
+    if not (np.isfinite(found).all() and (found >= 0.0).all() and (found.sum(axis=1) > 0.0).all()):
+        raise ValueError(
+            f"predict_proba of the member {member!r} gives undefined or negative numbers, or zero for every class"
         )
     p = np.tile(prior.shares, (X.shape[0], 1))
     p[:, known] = found / found.sum(axis=1, keepdims=True) * (1.0 - prior.shares[~known].sum())

@@ -344,8 +344,11 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
 
     def _resolved_members(self) -> tuple[list[Any], int]:
         """Return fresh members, and the random state of all."""
-        if self.metric not in (None, "learned"):
-            raise ValueError(f'metric must be "learned" or None, not {self.metric!r}')
+        if self.metric is not None and not (isinstance(self.metric, str) and self.metric == "learned"):
+            raise ValueError(
+                f'metric must be "learned" or None, not {self.metric!r}: widths are for members, such as '
+                "LSSVMClassifier(metric=widths)"
+            )
         if self.members is None:
             # Smooth, polynomial and rough; pairs of classes, and all of them at once. On 39 development sets, in
             # geometric means of the log-loss: a Laplacian member 0.97 of what a third one with "blend" has, on ranks
@@ -387,7 +390,7 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         check_is_fitted(self)
         if not self._has_relevance:
             raise AttributeError(
-                "no member of the pool has relevances: the formulas of their kernels are not known"
+                "no member of the pool has relevances: only LSSVMClassifier members whose kernel has a name have them"
             )
         found = [
             (u, getattr(member, name))

@@ -74,6 +74,14 @@ def pool(model: AutoKernelClassifier, x: Value) -> tuple[Value, Value]:
     return log_p.exp(), log_p
 
 
+def _reason(error: BaseException) -> str:
+    """Return the first line of what an error began with: skl2onnx itself prints whole trees."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return lines[0][:200].rstrip(" .") if lines else type(error).__name__
+
+
 def _foreign(member: Any, model: AutoKernelClassifier, x: Value) -> Value:
     """Return the log-probabilities of a member that skl2onnx converts."""
     graph, options = x.graph, {"zipmap": False}
@@ -89,7 +97,8 @@ def _foreign(member: Any, model: AutoKernelClassifier, x: Value) -> Value:
         convert_sklearn(member, initial_types=types, target_opset=graph.opset, options={id(last): options})
     except Exception as error:  # of any type: skl2onnx has many
         raise ValueError(
-            f"skl2onnx cannot convert {member_name(member)}, a member of the pool: {str(error)[:300]}"
+            f"skl2onnx cannot convert {member_name(member)}, a member of the pool ({_reason(error)}): export a pool "
+            "without this member, or keep this one by pickle"
         ) from error
     rows = graph.scope.declare_local_variable("rows", types[0][1])
     graph.container.add_node("Identity", x.name, rows.full_name)
