@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import polymargin
 from polymargin import _memory
 from polymargin.cli import app
+from polymargin.cli.fit import _metric_lines
 from polymargin.inspection import feature_relevance
 from polymargin.persistence import describe
 
@@ -177,14 +178,20 @@ def test_a_metric_that_does_not_help_is_said_to_be_dropped(tmp_path):
     )
     assert result.exit_code == 0, result.stderr
     assert "learned metric: not kept" in result.stdout
+    unjudged = {"metric_results": {"loss": [0.5], "chosen": [True], "n_rows": [60]}}
+    assert next(_metric_lines(unjudged)).startswith("learned metric: none")
 
 
 def test_the_pool_names_its_columns_and_others_do_not(folder, tmp_path):
     options = [folder / "flowers.csv", "--sample", 60, "-o", tmp_path / "m.skops"]
     result = run(*options)
     assert "depends most on (sensitivity, not cause): '" in result.stdout
+    assert "(± " in result.stdout
+    assert result.stdout.count("not kept") + result.stdout.count("kept, ") == 2  # of three members
+    result = run(*options, "--metric", "none")
+    assert "depends most on (sensitivity, not cause): '" in result.stdout
     assert "±" not in result.stdout
-    assert "learned metric" not in result.stdout
+    assert "kept" not in result.stdout
     names = set(json.loads(run(*options, "--json").stdout)["relevance"]["name"])
     assert names == {"sepal length", "<script>", "petal, length", "width", "colour", "wild"}
     assert "depends" not in run(*options, "-m", "svm", "-k", "linear").stdout
@@ -359,10 +366,13 @@ def test_more_rows_than_memory_is_refused_before_they_are_read(monkeypatch, fold
         (["FILE", "-m", "knn"], "unknown model 'knn'"),
         (["FILE", "-k", "cosine", "-m", "svm"], "unknown kernel 'cosine'"),
         (["FILE", "-c", "ecoc"], "--coding is not for --model auto; choose --model ls-svm or svm"),
-        (["FILE", "--metric", "learned"], "--metric is not for --model auto; choose --model ls-svm"),
+        (
+            ["FILE", "--metric", "learned", "-m", "svm"],
+            "--metric is not for --model svm; choose --model auto or",
+        ),
         (
             ["FILE", "-m", "ls-svm", "--metric", "euclidean"],
-            "unknown metric 'euclidean'; choose one of learned",
+            "unknown metric 'euclidean'; choose one of learned, none",
         ),
         (["FILE", "-m", "ls-svm", "-d", "guess"], "unknown decoding 'guess'"),
         (["FILE", "-m", "svm", "-d", "bayes"], "needs variances"),

@@ -16,10 +16,10 @@ __all__ = ["CODINGS", "DECODINGS", "KERNELS", "METRICS", "MODELS", "chosen", "ma
 CODINGS = (*codebooks.CODINGS, "adaptive")
 DECODINGS = tuple(DECODERS)
 KERNELS = ("rbf", "laplacian", "exponential", "blend", "poly", "linear")
-METRICS = ("learned",)
+METRICS = ("learned", "none")
 #: Of every model the options that it takes.
 MODELS: Mapping[str, tuple[str, ...]] = {
-    "auto": (),
+    "auto": ("metric",),
     "ls-svm": ("coding", "decoding", "kernel", "metric"),
     "svm": ("coding", "decoding", "kernel"),
     "posterior-svm": ("decoding", "kernel"),
@@ -58,9 +58,11 @@ def make_classifier(model: str, seed: int, **options: str | None) -> Any:
         if name not in MODELS[model]:
             able = [other for other, takes in MODELS.items() if name in takes]
             raise ValueError(f"--{name} is not for --model {model}; choose --model {' or '.join(able)}")
+    if given.get("metric") == "none":
+        given["metric"] = None
     match model:
         case "auto":
-            return polymargin.AutoKernelClassifier(random_state=seed)
+            return polymargin.AutoKernelClassifier(random_state=seed, **given)
         case "ls-svm":
             return polymargin.LSSVMClassifier(random_state=seed, **given)
         case "svm":
