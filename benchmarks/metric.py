@@ -1,6 +1,7 @@
 """Measure what a learned metric brings: log-loss, time, columns of noise, honesty.
 
     POLYMARGIN_DATA=<folder> python benchmarks/metric.py [--sections sets noise honesty] [--splits 5] [--json FILE]
+    python benchmarks/metric.py --picture docs/relevance.svg
 
 sets
     `LSSVMClassifier` with ``metric="learned"`` and without, on the datasets of ``quality.py``: the ratio of the
@@ -12,6 +13,10 @@ noise
 honesty
     The stated log-loss (``loo_log_loss_``) and the one on new rows, on pure noise and on generators, with and without
     the metric. Means over seeds.
+
+``--picture`` measures nothing, but draws the relevance of the columns of waveform with 20 columns of noise, beside what
+is true of them: the between-class variance of the waves without noise, and the sensitivity of the true posterior to the
+same exchange of values by which relevances are measured.
 """
 
 from __future__ import annotations
@@ -31,10 +36,12 @@ from joblib import Parallel, delayed
 
 from polymargin import LSSVMClassifier
 from polymargin.datasets import generators
+from polymargin.datasets.generators import Waveform
 
 METRICS = {"without": None, "with": "learned"}
 NOISE_COLUMNS = (0, 20, 100, 400)
 NOISE_ROWS = 300
+PICTURE_ROWS, PICTURE_NOISE = 500, 20
 PURE_NOISE = ((60, 100), (100, 20), (400, 20))  # rows, columns
 GENERATORS = ("waveform", "twonorm", "r1", "r4")
 #: Below this log-losses are as good as none, and their ratios those of rounding.
@@ -152,6 +159,73 @@ def honesty(arguments: argparse.Namespace) -> list[Row]:
     return rows
 
 
+def true_shares(n_rows: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is true of the columns of waveform, as shares, shape (21,) each.
+
+    The variance of the means of the classes, and the mean squared change of the true posterior if another row's value
+    is put into a column.
+    """
+    generator = Waveform()
+    between = generator.waves.mean(axis=1).var(axis=0)
+    X, _ = generator.sample(n_rows, random_state=0)
+    others = np.roll(np.arange(n_rows), 1)  # rows are drawn in a random order
+    posterior = np.exp(generator.log_posterior(X))
+    changes = np.empty(X.shape[1])
+    for column in range(X.shape[1]):
+        changed = X.copy()
+        changed[:, column] = X[others, column]
+        changes[column] = np.square(np.exp(generator.log_posterior(changed)) - posterior).sum(axis=1).mean()
+    return between / between.sum(), changes / changes.sum()
+
+
+def draw(path: Path) -> None:
+    """Draw the relevance of the columns of waveform and of columns of noise, beside what is true of them."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    X, y = Waveform().sample(PICTURE_ROWS, random_state=0)
+    X = np.hstack([X, np.random.default_rng(0).normal(size=(PICTURE_ROWS, PICTURE_NOISE))])
+    model, _ = fitted("with", X, y)
+    shares, spread = 100.0 * model.feature_relevance_, 100.0 * model.feature_relevance_std_
+    columns, n_waves = np.arange(shares.size), shares.size - PICTURE_NOISE
+    between, posterior = (100.0 * np.append(each, np.zeros(PICTURE_NOISE)) for each in true_shares())
+    # The same bytes every time.
+    pyplot.rcParams.update({"svg.hashsalt": "relevance", "font.size": 10})
+    figure, ax = pyplot.subplots(figsize=(9.0, 3.4), layout="constrained", facecolor="white")
+    ax.axvspan(n_waves - 0.5, shares.size - 0.5, color="#eeeeee", zorder=0)
+    bars = ax.bar(
+        columns,
+        shares,
+        0.75,
+        color="#92c5de",
+        yerr=[np.minimum(spread, shares), spread],
+        error_kw={"ecolor": "#444444", "elinewidth": 1.0, "capsize": 1.5},
+        label="relevance to the fitted model, ± standard deviation over folds",
+    )
+    (variance,) = ax.plot(
+        columns, between, "D", color="#b2182b", ms=4.5, label="between-class variance of the waves"
+    )
+    (truth,) = ax.plot(
+        columns, posterior, "_", color="black", ms=9, mew=2, label="sensitivity of the true posterior"
+    )
+    ax.legend(handles=[bars, variance, truth], loc="upper right", frameon=False)
+    ax.set(
+        xlabel=f"column: 0 to {n_waves - 1} are waveform's, {n_waves} to {shares.size - 1} are noise",
+        ylabel="share, %",
+        xlim=(-0.7, shares.size - 0.3),
+    )
+    ax.set_xticks(np.arange(0, shares.size, 5))
+    ax.set_yticks(np.arange(0, 20, 5))
+    ax.set_ylim(0.0, 19.0)
+    ax.text(n_waves + PICTURE_NOISE / 2 - 0.5, 4.0, "noise", ha="center", color="#555555", fontsize=12)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
+    noise = shares[n_waves:]
+    print(f"{path}: the columns of noise have {noise.sum():.1f} %, {noise.max():.2f} % at most")
+
+
 SECTIONS = {"sets": sets, "noise": noise, "honesty": honesty}
 
 
@@ -164,7 +238,11 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--picture", type=Path, help="draw this file (.svg, .png) in place of the sections")
     arguments = parser.parse_args()
+    if arguments.picture:
+        draw(arguments.picture)
+        return
     results = {}
     for name in arguments.sections:
         print(f"== {name}", flush=True)
