@@ -178,8 +178,14 @@ def test_a_metric_that_does_not_help_is_said_to_be_dropped(tmp_path):
     )
     assert result.exit_code == 0, result.stderr
     assert "learned metric: not kept" in result.stdout
-    unjudged = {"metric_results": {"loss": [0.5], "chosen": [True], "n_rows": [60]}}
-    assert next(_metric_lines(unjudged)).startswith("learned metric: none")
+    found = {"loss": [0.5], "loss_on_all_rows": [None], "chosen": [True], "n_rows": [60]}
+    assert next(_metric_lines({"metric_results": found})).startswith("learned metric: none")
+    # Learned from a sample, and no better for all rows.
+    found |= {"loss": [0.5, 0.4, 0.3], "loss_on_all_rows": [0.25, None, 0.26], "chosen": [True, False, False]}
+    assert next(_metric_lines({"metric_results": found})) == (
+        "learned metric: not kept (loss 0.3000, 0.5000 without it, on 60 rows; "
+        "0.2600 and 0.2500 with machines of all rows)"
+    )
 
 
 def test_the_pool_names_its_columns_and_others_do_not(folder, tmp_path):

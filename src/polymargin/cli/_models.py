@@ -131,7 +131,9 @@ def _metric_results(classifier: Any) -> dict[str, Any] | None:
     table = getattr(classifier, "metric_results_", None)
     if table is None:
         return None
-    return {name: np.asarray(values).tolist() for name, values in table.items()}
+    plain = {name: np.asarray(values).tolist() for name, values in table.items()}
+    # A loss that was not measured is not a number, which JSON does not know.
+    return {name: [None if one != one else one for one in values] for name, values in plain.items()}
 
 
 def _one_or_range(values: Any) -> float | list[float]:

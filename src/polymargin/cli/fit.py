@@ -347,10 +347,11 @@ def _metric_lines(facts: dict[str, Any]) -> Iterator[str]:
     if not others:
         yield "learned metric: none, since rounding errors leave no held-out rows to judge it by"
         return
-    least = min(others)
-    yield (
-        f"learned metric: {_kept(found)} (loss {least:.4f}, {plain:.4f} without it, on {found['n_rows'][0]} rows)"
-    )
+    line = f"loss {min(others):.4f}, {plain:.4f} without it, on {found['n_rows'][0]} rows"
+    on_all = [loss for loss in found["loss_on_all_rows"] if loss is not None]
+    if on_all:
+        line += f"; {on_all[1]:.4f} and {on_all[0]:.4f} with machines of all rows"
+    yield f"learned metric: {_kept(found)} ({line})"
 
 
 def _kept(found: dict[str, Any]) -> str:
