@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,9 @@ from typer.testing import CliRunner
 import polymargin
 from polymargin import _memory
 from polymargin.cli import app
+from polymargin.cli._quality import by_leave_one_out
 from polymargin.cli.fit import _metric_lines
-from polymargin.inspection import feature_relevance
+from polymargin.inspection import feature_relevance, honest_rows
 from polymargin.persistence import describe
 
 
@@ -186,6 +188,23 @@ def test_a_metric_that_does_not_help_is_said_to_be_dropped(tmp_path):
         "learned metric: not kept (loss 0.3000, 0.5000 without it, on 60 rows; "
         "0.2600 and 0.2500 with machines of all rows)"
     )
+
+
+def test_rows_that_a_metric_was_learned_from_are_not_held_out():
+    X, y = load_iris(return_X_y=True)
+    model = polymargin.LSSVMClassifier(kernel="linear", C=1.0).fit(X, y)
+    assert by_leave_one_out(model).method == "leave-one-out"
+    assert honest_rows(model).class_index.size == model.support_.size
+    seen = np.arange(model.support_.size) % 3 == 0
+    model.bank_ = replace(model.bank_, leak=seen)
+    found = by_leave_one_out(model)
+    assert found.method == f"leave-one-out, without {seen.sum()} rows that a metric was learned from"
+    assert found.rows.tolist() == model.support_[~seen].tolist()
+    rows = honest_rows(model)
+    assert_allclose(rows.log_proba, model.loo_log_proba_[~seen])
+    assert_allclose(found.log_proba, rows.log_proba)
+    assert rows.class_index.tolist() == y[found.rows].tolist()
+    assert rows.cells.size == found.cells.size == (~seen).sum()
 
 
 def test_the_pool_names_its_columns_and_others_do_not(folder, tmp_path):

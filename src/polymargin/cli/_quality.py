@@ -46,18 +46,21 @@ class Honest:
 
 def by_leave_one_out(classifier: Any) -> Honest | None:
     """Return the leave-one-out probabilities that came with the fit, None where there are none."""
-    from polymargin.inspection.honest import training_cells
+    from polymargin.inspection.honest import training_cells, unseen_rows
 
     log_proba = getattr(classifier, "loo_log_proba_", None)
     if log_proba is None:
         return None
+    kept, cells = unseen_rows(classifier), training_cells(classifier)
+    seen = len(log_proba) - kept.size
+    log_proba = log_proba[kept]
     # Rounding included, label and probability agree. Of exact copies in one group, the first stands for all.
     return Honest(
-        "leave-one-out",
-        classifier.support_,
+        "leave-one-out" + (f", without {seen} rows that a metric was learned from" if seen else ""),
+        classifier.support_[kept],
         np.exp(log_proba).argmax(axis=1),
         log_proba,
-        training_cells(classifier),
+        None if cells is None else cells[kept],
     )
 
 

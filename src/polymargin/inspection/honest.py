@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from polymargin.inspection.members import training_rows
+from polymargin.inspection.members import kernel_members, training_rows
 from polymargin.rows import content_rank
 
 Array = NDArray[Any]
@@ -74,9 +74,27 @@ def honest_rows(estimator: Any) -> HonestRows:
         )
     if data.soft_labels is not None:
         raise ValueError("rows with soft labels have no class to compare with: give rows that have")
+    kept, cells = unseen_rows(estimator), training_cells(estimator)
     return HonestRows(
-        estimator.classes_, data.class_index, log_proba, data.weights, training_cells(estimator)
+        estimator.classes_,
+        data.class_index[kept],
+        log_proba[kept],
+        data.weights[kept],
+        None if cells is None else cells[kept],
     )
+
+
+def unseen_rows(classifier: Any) -> Array:
+    """Return the training rows whose leave-one-out probabilities are honest, as places in ``support_``.
+
+    A metric that was learned from a part of the rows has seen their labels. They are left out as in ``loo_log_loss_``,
+    which keeps those of a class of which too little would be left.
+    """
+    banks: list[Any] = [getattr(member, "bank_", None) for member in kernel_members(classifier)]
+    leaks = [bank.leak for bank in banks if getattr(bank, "leak", None) is not None]
+    if not leaks:
+        return np.arange(len(classifier.support_))
+    return np.flatnonzero(training_rows(classifier).shares_without(np.logical_or.reduce(leaks)))
 
 
 def training_cells(classifier: Any) -> Array | None:
