@@ -19,29 +19,37 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import QuantileTransformer  # noqa: E402
 
 from polymargin import AutoKernelClassifier, LSSVMClassifier  # noqa: E402
 from polymargin.datasets import load, preprocessor  # noqa: E402
 from polymargin.estimators._pool import pool_weights, pooled  # noqa: E402
 from polymargin.estimators._soft_labels import decoder_rows  # noqa: E402
+from polymargin.kernels import Polynomial  # noqa: E402
 
 DATASETS = ("bupa", "car", "contraceptive", "german_numeric", "glass", "pima", "vehicle", "vowel")
-ROUGH = LSSVMClassifier(kernel="laplacian", coding="one-vs-all")
-RANKS = QuantileTransformer(output_distribution="normal", n_quantiles=50)
+ROUGH: dict[str, Any] = {"kernel": "laplacian", "coding": "one-vs-all"}
 MEMBERS: dict[str, Any] = {
     "blend": "blend",
+    "blend with metric": LSSVMClassifier(kernel="blend", metric="learned"),
     "poly": "poly",
-    "laplacian": ROUGH,
-    "ranks": make_pipeline(RANKS, ROUGH),
+    "poly with metric": LSSVMClassifier(kernel=Polynomial(2, centred=True), metric="learned"),
+    "laplacian": LSSVMClassifier(**ROUGH),
+    "ranks": LSSVMClassifier(**ROUGH, columns="ranks"),
+    "ranks with metric": LSSVMClassifier(**ROUGH, columns="ranks", metric="learned"),
     "boosted": HistGradientBoostingClassifier(),
     "forest": RandomForestClassifier(),
 }
-DEFAULT = ("blend", "poly", "laplacian")
+DEFAULT = ("blend with metric", "poly", "ranks with metric")
 POOLS = {
     "default": DEFAULT,
-    "with ranks": (*DEFAULT, "ranks"),
+    "columns, no metrics": ("blend", "poly", "laplacian"),
+    "no metrics": ("blend", "poly", "ranks"),
+    "metric of blend only": ("blend with metric", "poly", "ranks"),
+    "metric of ranks only": ("blend", "poly", "ranks with metric"),
+    "metric of poly, too": ("blend with metric", "poly with metric", "ranks with metric"),
+    "without blend": ("poly", "ranks with metric"),
+    "without poly": ("blend with metric", "ranks with metric"),
+    "without ranks": ("blend with metric", "poly"),
     "with boosted": (*DEFAULT, "boosted"),
     "with forest": (*DEFAULT, "forest"),
     "with both": (*DEFAULT, "boosted", "forest"),
@@ -90,19 +98,19 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1000)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(f"{'':16}" + "".join(f"{pool:>15}" for pool in POOLS))
+    print(f"{'':16}" + "".join(f"{pool:>22}" for pool in POOLS))
     table = []
     for name in options.datasets:
         by_split = [losses(name, split, options.rows) for split in range(options.splits)]
         table.append([np.mean([found[pool] for found in by_split]) for pool in POOLS])
-        print(f"{name:16}" + "".join(f"{loss:15.4f}" for loss in table[-1]), flush=True)
+        print(f"{name:16}" + "".join(f"{loss:22.4f}" for loss in table[-1]), flush=True)
     ratios = np.array(table) / np.array(table)[:, :1]
     for title, values in (
         ("geometric mean", np.exp(np.log(ratios).mean(axis=0))),
         ("best", ratios.min(axis=0)),
         ("worst", ratios.max(axis=0)),
     ):
-        print(f"{title:16}" + "".join(f"{value:15.3f}" for value in values))
+        print(f"{title:16}" + "".join(f"{value:22.3f}" for value in values))
 
 
 if __name__ == "__main__":

@@ -297,8 +297,7 @@ def ours(make: Callable[[], Any]) -> Callable[[Split], Array]:
 
 
 def with_trees() -> AutoKernelClassifier:
-    members, _ = AutoKernelClassifier()._resolved_members()
-    return AutoKernelClassifier([*members, HistGradientBoostingClassifier()])
+    return AutoKernelClassifier(["default", HistGradientBoostingClassifier()])
 
 
 MODELS: dict[str, Callable[[], Any]] = {

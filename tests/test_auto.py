@@ -500,7 +500,7 @@ def test_random_members_are_told_the_random_state():
         ([SVC()], TypeError, r"members must have predict_proba, which SVC\(\) has not"),
         ([LSSVMClassifier(decoding="hamming")], ValueError, "learned and gives probabilities.*not 'hamming'"),
         ([LSSVMClassifier(decoding="bayes")], ValueError, "learned and gives probabilities.*not 'bayes'"),
-        (["sigmoid"], ValueError, "unknown member 'sigmoid'; the names are blend, poly"),
+        (["sigmoid"], ValueError, "unknown member 'sigmoid'; the names are default, blend, poly"),
         ("rbf", TypeError, "must be a list"),
         ([LSSVMClassifier], TypeError, "members must be classifiers"),
         ([3], TypeError, "members must be classifiers"),

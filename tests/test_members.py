@@ -564,3 +564,12 @@ def test_a_member_that_says_nothing_changes_little():
     without = AutoKernelClassifier([quick()]).fit(X, Y)
     silent = AutoKernelClassifier([quick(), DummyClassifier()]).fit(X, Y)
     assert abs(silent.loo_log_loss_ - without.loo_log_loss_) < 0.02
+
+
+def test_default_stands_for_the_default_members():
+    X, y = blobs(40, 3)
+    default = AutoKernelClassifier(metric=None).fit(X, y)
+    named = AutoKernelClassifier(["default", "linear"], metric=None).fit(X, y)
+    assert [str(member) for member in named.members_[:3]] == [str(member) for member in default.members_]
+    assert named.members_[3].kernel == "linear"
+    assert_array_equal(named.members_[0].predict_proba(X), default.members_[0].predict_proba(X))

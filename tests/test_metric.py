@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 
 from naive import kernel_matrix
 from polymargin import AutoKernelClassifier, LSSVMClassifier, SVMClassifier
-from polymargin.datasets import make_waveform
 from polymargin.estimators._choice import MetricChoice
 from polymargin.estimators._metric import Expansion, relevance, swapped_rows
 from polymargin.kernels import RBF, Blend, Exponential, Laplacian, Linear, Polynomial, Precomputed, Scaled

@@ -48,7 +48,7 @@ def resolve_member(given: Any) -> Any:
     """
     if isinstance(given, str):
         if given not in NAMES:
-            raise ValueError(f"unknown member {given!r}; the names are {', '.join(NAMES)}")
+            raise ValueError(f"unknown member {given!r}; the names are default, {', '.join(NAMES)}")
         return LSSVMClassifier(kernel=Polynomial(2, centred=True) if given == "poly" else given)
     if isinstance(given, type) or not hasattr(given, "fit") or not hasattr(given, "get_params"):
         raise TypeError(

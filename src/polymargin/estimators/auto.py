@@ -56,14 +56,15 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         probabilities of the training rows are its leave-one-out ones, and its ``class_weight``, ``priors``, ``classes``
         and ``random_state`` are those of the pool. A name ("blend", "poly", "laplacian",
         "exponential", "rbf", "linear") is ``LSSVMClassifier(kernel=name)``, "poly" being of degree 2 and about the mean
-        of the rows. Any other classifier with ``predict_proba``, also a pipeline, is fitted without each of five folds
-        for its probabilities of the training rows, then to all of them. It is given the rows as an array, weights and
-        groups where its ``fit`` takes them (weights are refused where not), and, if it has none, the random state; its
-        probabilities are kept away from zero by one row more, divided as the class frequencies. None: one-vs-one
-        machines with "blend" and "poly", and one-vs-all machines with "laplacian" on the ranks of the columns.
+        of the rows; "default" stands for the three that None means. Any other classifier with ``predict_proba``, also a
+        pipeline, is fitted without each of five folds for its probabilities of the training rows, then to all of them.
+        It is given the rows as an array, weights and groups where its ``fit`` takes them (weights are refused where
+        not), and, if it has none, the random state; its probabilities are kept away from zero by one row more, divided
+        as the class frequencies. None: one-vs-one machines with "blend" and "poly", and one-vs-all machines with
+        "laplacian" on the ranks of the columns.
     metric : "learned" or None, default="learned"
-        Whether the members with "blend" and "laplacian" learn how much every column matters, where ``members=None``:
-        see `LSSVMClassifier`. None is about three times as fast.
+        Whether the default members with "blend" and "laplacian" learn how much every column matters, see
+        `LSSVMClassifier`. None is about three times as fast.
     class_weight : dict, "balanced" or None, default=None
         What the weights of the rows of every class are multiplied by; the probabilities are those of rows so weighted.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
@@ -136,13 +137,10 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     >>> model.predict_proba(X_test[:1]).round(2)
     array([[1., 0., 0.]])
 
-    With boosted trees, which lower the log-loss of the default pool by 2.5 % in the geometric mean of 8 datasets
-    (``benchmarks/members.py``), and a rough member that compares ranks, for heavy tails:
+    With boosted trees as a further member:
 
     >>> from sklearn.ensemble import HistGradientBoostingClassifier
-    >>> from polymargin import LSSVMClassifier
-    >>> ranks = LSSVMClassifier(kernel="laplacian", coding="one-vs-all", columns="ranks")
-    >>> pool = AutoKernelClassifier(["blend", "poly", ranks, HistGradientBoostingClassifier()])
+    >>> pool = AutoKernelClassifier(["default", HistGradientBoostingClassifier()])
     >>> make_pipeline(StandardScaler(), pool).fit(X_train, y_train).score(X_test, y_test)
     1.0
     """
@@ -349,21 +347,24 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
                 f'metric must be "learned" or None, not {self.metric!r}: widths are for members, such as '
                 "LSSVMClassifier(metric=widths)"
             )
-        if self.members is None:
-            # Smooth, polynomial and rough; pairs of classes, and all of them at once. On 39 development sets, in
-            # geometric means of the log-loss: a Laplacian member 0.97 of what a third one with "blend" has, on ranks
-            # 0.984 of the one on the columns themselves; metrics of "blend" and of ranks 0.968 of none, with a third
-            # for "poly" no lower on the mean (0.3684 for 0.3682). Clipped columns, numbers of few values as names, and
-            # ranks for a second member do not help.
-            given = [
-                LSSVMClassifier(kernel="blend", metric=self.metric),
-                "poly",
-                LSSVMClassifier(kernel="laplacian", coding="one-vs-all", columns="ranks", metric=self.metric),
-            ]
-        elif isinstance(self.members, (str, dict)) or hasattr(self.members, "fit"):
+        if isinstance(self.members, (str, dict)) or hasattr(self.members, "fit"):
             raise TypeError(f"members must be a list: members=[{self.members!r}]")
-        else:
-            given = list(self.members)
+        given = ["default"] if self.members is None else list(self.members)
+        # Smooth, polynomial and rough; pairs of classes, and all of them at once. On 39 development sets, in geometric
+        # means of the log-loss: a Laplacian member 0.97 of what a third one with "blend" has, on ranks 0.984 of the one
+        # on the columns themselves; metrics of "blend" and of ranks 0.968 of none, with a third for "poly" no lower on
+        # the mean (0.3684 for 0.3682). Clipped columns, numbers of few values as names, and ranks for a second member
+        # do not help.
+        default = [
+            LSSVMClassifier(kernel="blend", metric=self.metric),
+            "poly",
+            LSSVMClassifier(kernel="laplacian", coding="one-vs-all", columns="ranks", metric=self.metric),
+        ]
+        given = [
+            each
+            for member in given
+            for each in (default if isinstance(member, str) and member == "default" else [member])
+        ]
         members = [resolve_member(member) for member in given]
         if not members:
             raise ValueError("members must hold at least one classifier")
