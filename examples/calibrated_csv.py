@@ -5,13 +5,13 @@ how good it is before it sees a test row: its leave-one-out log-loss is honest.
 
 It prints:
 
-    log-loss: 0.62 expected from the training rows, 0.63 on test rows
+    log-loss: 0.63 expected from the training rows, 0.63 on test rows
     accuracy: 70%
     calibration error: 0.09, with 95 % confidence from 0.00 to 0.14
          boskoop  elstar  gala  variety
     182     0.99    0.01  0.00  boskoop
-    539     0.01    0.31  0.69     gala
-    680     0.04    0.69  0.27   elstar
+    539     0.01    0.30  0.69     gala
+    680     0.05    0.71  0.24   elstar
 """
 
 import tempfile
