@@ -175,11 +175,28 @@ def test_names_are_kernels():
     kernels = ["blend", Polynomial(2, centred=True), "rbf", "laplacian", "exponential", "linear"]
     assert [member.kernel for member in model.members_] == kernels
     assert {member.coding for member in model.members_} == {"one-vs-one"}
-    default = AutoKernelClassifier().fit(X, Y)
-    named = ["blend", "poly", LSSVMClassifier(kernel="laplacian", coding="one-vs-all")]
+
+
+@pytest.mark.parametrize("metric", ["learned", None])
+def test_default_members(metric):
+    default = AutoKernelClassifier(metric=metric).fit(X, Y)
+    named = [
+        LSSVMClassifier(kernel="blend", metric=metric),
+        "poly",
+        LSSVMClassifier(kernel="laplacian", coding="one-vs-all", columns="ranks", metric=metric),
+    ]
     assert_array_equal(
         AutoKernelClassifier(named).fit(X, Y).predict_proba(X_NEW), default.predict_proba(X_NEW)
     )
+    if metric == "learned":
+        assert_array_equal(
+            AutoKernelClassifier().fit(X, Y).predict_proba(X_NEW), default.predict_proba(X_NEW)
+        )
+
+
+def test_a_metric_of_the_pool_that_is_not_known_is_refused():
+    with pytest.raises(ValueError, match='metric must be "learned" or None'):
+        AutoKernelClassifier(metric="mahalanobis").fit(X, Y)
 
 
 # Weights, groups, classes ----------------------------------------------------------------------------------
