@@ -579,10 +579,14 @@ def rows_are_shared(model):
 BACKENDS = ("loky", "threading")
 
 
+@pytest.fixture(scope="module")
+def expected():
+    return AutoKernelClassifier().fit(X, Y)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n_jobs", [2, 3, -1])
-def test_the_number_of_jobs_does_not_show(n_jobs, backend):
-    expected = AutoKernelClassifier().fit(X, Y)
+def test_the_number_of_jobs_does_not_show(n_jobs, backend, expected):
     with joblib.parallel_config(backend=backend):
         model = AutoKernelClassifier(n_jobs=n_jobs).fit(X, Y)
     same(model, expected, X_NEW)

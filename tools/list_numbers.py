@@ -47,12 +47,11 @@ def files_entered() -> list[Path]:
     """Return the files of the package that default fits enter, in order of appearance."""
     X, y = load_wine(return_X_y=True)
     X = StandardScaler().fit_transform(X)
-    seen: dict[Path, None] = {}
+    seen: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
-        file = Path(frame.f_code.co_filename)
-        if event == "call" and PACKAGE in file.parents:
-            seen[file] = None
+        if event == "call":
+            seen[frame.f_code.co_filename] = None
 
     sys.setprofile(note)
     try:
@@ -60,7 +59,7 @@ def files_entered() -> list[Path]:
         polymargin.AutoKernelClassifier().fit(X, y)
     finally:
         sys.setprofile(None)
-    return list(seen)
+    return [file for file in map(Path, seen) if PACKAGE in file.parents]
 
 
 def numbers_in(file: Path) -> list[Number]:
