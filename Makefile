@@ -23,7 +23,7 @@ demo: $(VENV)/.run      ## compare codings and decoders on the wine data
 test: $(VENV)/.dev lint ## lint, type check and test
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-perturbation: $(VENV)/.dev ## all perturbations of rows, units and names, with up to 3000 rows (ten minutes)
+perturbation: $(VENV)/.dev ## all perturbations of rows, units and names, with up to 3000 rows (twelve minutes)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m perturbation tests/test_perturbation.py
 
 nojit: $(VENV)/.dev     ## the tests of the hinge machines with numba's compiler switched off

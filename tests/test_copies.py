@@ -40,6 +40,11 @@ CASES = [
     for copying in COPYING
     if (name, copying) != ("vowel", "near-copies, five")  # 1500 rows, eleven classes: slow
 ]
+#: The pool takes seconds with many rows or classes. Exact copies are merged, so that twice is as good as five times.
+OF_THE_POOL = [
+    *((name, "twice") for name in ("waveform drawn", *FILES)),
+    *((name, "near-copies, twice") for name in ("waveform drawn", "wdbc")),
+]
 
 
 def needs_file(name):
@@ -99,10 +104,8 @@ def without_copies(name, estimator):
 @pytest.mark.parametrize(
     ("estimator", "name", "copying"),
     [
-        (estimator, *case)
-        for estimator in ESTIMATORS
-        for case in CASES
-        if estimator == "LSSVM" or case[1] != "five times"  # exact copies are merged: "twice" does
+        *(("LSSVM", *case) for case in CASES),
+        *(("AutoKernel", *case) for case in [*OF_THE_POOL, ("wdbc", "near-copies, five")]),
     ],
 )
 def test_with_groups_copies_change_nothing(estimator, name, copying):
@@ -128,12 +131,7 @@ def test_with_groups_copies_change_nothing(estimator, name, copying):
 
 @pytest.mark.parametrize(
     ("estimator", "name", "copying"),
-    [
-        (estimator, *case)
-        for estimator in ESTIMATORS
-        for case in CASES
-        if estimator == "LSSVM" or "twice" in case[1]  # the pool takes seconds with five copies
-    ],
+    [*(("LSSVM", *case) for case in CASES), *(("AutoKernel", *case) for case in OF_THE_POOL)],
 )
 def test_without_groups_a_warning_and_caution(estimator, name, copying):
     X, y, X_test, y_test = split(name)

@@ -1,8 +1,8 @@
 """What changes nothing about the data changes no probability: the last bits, the unit, the order, the names.
 
-With 250 rows every perturbation is tried by itself; with 1500 and 3000 rows all are applied at once, with five seeds
-each. Fits to 3000 rows take long: ``make test`` has every set, estimator and seed, but not all of their combinations.
-``make perturbation`` has them, and every perturbation by itself with 1500 and 3000 rows.
+With 250 rows every perturbation is tried by itself, and all at once with four more seeds; with 1500 and 3000 rows all
+are applied at once. Fits take long, above all those of the pool: ``make test`` has every set, estimator and seed, but
+not all of their combinations. ``make perturbation`` has them, with every perturbation by itself.
 """
 
 import os
@@ -33,11 +33,19 @@ def satimage(n, random_state):
     return data.X[rows].astype(float), np.unique(data.y, return_inverse=True)[1][rows]
 
 
+def sine(n, random_state):
+    """Return rows whose class depends on two of 17 columns: the pool learns metrics, from some of 1500 rows."""
+    rng = np.random.default_rng(random_state)
+    X = rng.normal(size=(n, 17))
+    return X, (np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n) > 0).astype(int)
+
+
 DATA = {
     "waveform": make_waveform,
     "r4": make_r4,
     "satimage": satimage,
-}  # 21 columns, 2 noisy ones, 36; 3, 3, 6 classes
+    "sine": sine,
+}  # 21 columns, 2 noisy ones, 36, 17; 3, 3, 6, 2 classes
 
 
 def problem(name, n, seed):
@@ -76,7 +84,10 @@ def everything(X, y, X_test, rng):
 
 def largest_change(estimator, name, n, seed, changes):
     X, y, X_test = problem(name, n, seed)
-    before = ESTIMATORS[estimator]().fit(X, y).predict_proba(X_test)
+    model = ESTIMATORS[estimator]().fit(X, y)
+    if name == "sine":  # else nothing here says that learned metrics change as little
+        assert any(member.metric_ is not None for member in model.members_)
+    before = model.predict_proba(X_test)
     moved = {}
     for change in changes:
         X_new, y_new, X_test_new, old = change(X, y, X_test, np.random.default_rng(100 + seed))
@@ -86,22 +97,25 @@ def largest_change(estimator, name, n, seed, changes):
 
 
 ALONE = (last_bits, unit, order, names)
+SETS = ("waveform", "r4", "satimage")
 COMBINATIONS = [
-    (estimator, name, seed) for estimator in ("LSSVM", "AutoKernel") for name in DATA for seed in range(5)
+    *((estimator, name, seed) for estimator in ("LSSVM", "AutoKernel") for name in SETS for seed in range(5)),
+    *(("AutoKernel", "sine", seed) for seed in range(2)),
 ]
 #: The single model with two seeds of every set, the pool, which takes longer, with one.
-WITH_3000_ROWS = [
-    *(("LSSVM", name, seed) for k, name in enumerate(DATA) for seed in (k, k + 2)),
-    *(("AutoKernel", name, 4 - k) for k, name in enumerate(DATA)),
+WITH_1500_ROWS = [
+    *(("LSSVM", name, seed) for k, name in enumerate(SETS) for seed in (k, k + 2)),
+    *(("AutoKernel", name, k) for k, name in enumerate(DATA)),
 ]
+WITH_3000_ROWS = [*(("LSSVM", name, k) for k, name in enumerate(SETS)), ("AutoKernel", "r4", 0)]
 
 
 @pytest.mark.parametrize(
     ("estimator", "name", "seed"),
-    [*COMBINATIONS, *((estimator, name, 0) for estimator in ("exponential", "ranks") for name in DATA)],
+    [*COMBINATIONS, *((estimator, name, 0) for estimator in ("exponential", "ranks") for name in SETS)],
 )
 def test_250_rows(estimator, name, seed):
-    moved = largest_change(estimator, name, 250, seed, ALONE)
+    moved = largest_change(estimator, name, 250, seed, ALONE if seed == 0 else (everything,))
     assert max(moved.values()) <= TOLERANCE, moved
 
 
@@ -118,7 +132,7 @@ def test_rows_that_become_nearly_equal():
     assert np.abs(after.predict_proba(new) - before.predict_proba(new)).max() <= TOLERANCE
 
 
-@pytest.mark.parametrize(("estimator", "name", "seed"), COMBINATIONS)
+@pytest.mark.parametrize(("estimator", "name", "seed"), WITH_1500_ROWS)
 def test_1500_rows(estimator, name, seed):
     moved = largest_change(estimator, name, 1500, seed, (everything,))
     assert max(moved.values()) <= TOLERANCE, moved
@@ -131,7 +145,7 @@ def test_3000_rows(estimator, name, seed):
 
 
 @pytest.mark.perturbation
-@pytest.mark.parametrize("n", [1500, 3000])
+@pytest.mark.parametrize("n", [250, 1500, 3000])
 @pytest.mark.parametrize(("estimator", "name", "seed"), COMBINATIONS)
 def test_whole_grid(estimator, name, n, seed, record_property):
     moved = largest_change(estimator, name, n, seed, (*ALONE, everything))
