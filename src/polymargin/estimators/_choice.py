@@ -42,8 +42,8 @@ Array = NDArray[Any]
 _DISTINCT = 0.9
 #: A metric is learned from as many rows as this number of candidates could be compared on, a quarter of the rows where
 #: there are many, since every round trains the machines of all folds: five rounds take about half as long as the final
-#: fit. On 39 development sets, where this is the least sample of 800 rows, five rounds have 0.892 of the log-loss without
-#: a metric and take 2.8 times as long, three rounds on all of up to 2000 rows 0.911 and 5.2.
+#: fit. On 39 development sets, where this is the least sample of 800 rows, five rounds have 0.892 of the log-loss
+#: without a metric and take 2.8 times as long, three rounds on all of up to 2000 rows 0.911 and 5.2.
 _METRIC_CANDIDATES = 24
 #: A metric must be better by this many standard errors: with few rows the better of two is often a matter of chance. On
 #: 39 development sets 0, 1 and 2 have 0.892, 0.923 and 0.976 of the log-loss without a metric; from pure noise of 60
