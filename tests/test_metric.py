@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
@@ -17,7 +17,7 @@ from polymargin import AutoKernelClassifier, LSSVMClassifier, SVMClassifier
 from polymargin.estimators._choice import MetricChoice
 from polymargin.estimators._metric import Expansion, relevance, swapped_rows
 from polymargin.kernels import RBF, Blend, Exponential, Laplacian, Linear, Polynomial, Precomputed, Scaled
-from polymargin.machines import fit_lssvm_bank
+from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.persistence import load, save
 from polymargin.selection import SearchSettings
 
@@ -424,3 +424,27 @@ def test_machines_without_a_fold_are_those_of_a_refit(kernel):
     for rows_kept, machines in zip(kept, Expansion.without_folds(bank, kept), strict=True):
         refitted = fit_lssvm_bank(data.take(rows_kept), codebook, **fixed)
         assert_allclose(machines.coef, refitted.dual_coef, atol=1e-9)
+
+
+def test_other_rows_of_a_class_stand_for_those_left_out():
+    y = np.repeat([0, 1, 2], [6, 6, 8])
+    weights = np.arange(1.0, 21.0)
+    data = TrainingRows(RBF(), rows(20), y, weights)
+    left_out = np.isin(np.arange(20), [0, 1, 12, 13, 14, 15, 16, 17, 18])  # most of the last class
+    shares = data.shares_without(left_out)
+    assert (shares[:2] == 0.0).all()
+    assert (shares[6:] == 1.0).all()  # nothing is left out, or too little would be left
+    assert_allclose(np.bincount(y, weights * shares), np.bincount(y, weights))
+
+
+def test_the_pool_is_weighed_by_rows_that_no_metric_was_learned_from():
+    X, y = noisy_columns(1200, 15, 0)
+    learned = LSSVMClassifier(kernel="rbf", metric="learned")
+    pool = AutoKernelClassifier([learned, "poly"]).fit(X, y)
+    leak = pool.members_[0].bank_.leak
+    assert 0 < leak.sum() < 1200
+    losses = -pool.loo_log_proba_[np.arange(1200), y]
+    weights = pool.members_[0].bank_.data.shares_without(leak)
+    assert_array_equal(weights == 0.0, leak)
+    assert_allclose(pool.loo_log_loss_, weights @ losses / weights.sum())
+    assert_allclose(pool.member_losses_[0], pool.members_[0].loo_log_loss_)
