@@ -345,7 +345,7 @@ def _learned(
         given={"C": plan.C, "gamma": plan.gamma, "smaller": first.smaller},
         criterion=trainer.criterion,
         judge=lambda bank: _evaluated(bank, trainer.judge),
-        least=without.judged.loss,
+        needed=without.judged.loss - (_METRIC_GAIN / without.judged.weights.sum() if trainer.judge else 0.0),
         settings=settings,
         progress=progress,
     )

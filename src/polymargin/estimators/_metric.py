@@ -143,14 +143,14 @@ def learn_metric(
     given: dict[str, Any],
     criterion: dict[str, Any],
     judge: Callable[[LSSVMBank], Judged],
-    least: float,
+    needed: float,
     settings: SearchSettings,
     progress: Progress | None = None,
 ) -> list[Round]:
     """Return the rounds that follow the machines without a metric.
 
-    They end where the same gain once more in every round to come would not lower the loss below the least so far. There
-    are none if no machines of the folds are known, by which a metric could be judged.
+    They end where the loss rises, or where the same gain once more in every round to come would not lower it as far as
+    needed. There are none if no machines of the folds are known, by which a metric could be judged.
 
     Parameters
     ----------
@@ -162,8 +162,8 @@ def learn_metric(
         The other arguments of a selection of C and gamma.
     judge : callable (LSSVMBank) -> Judged
         Returns the loss of machines by their nested outputs.
-    least : float
-        The loss of the best machines without a metric.
+    needed : float
+        The largest loss with which a metric would be kept.
     settings : SearchSettings
         The number of rounds, the damping and the folds.
     progress : callable or None
@@ -209,9 +209,8 @@ def learn_metric(
         rounds.append(Round(number, kernel, widths[0], whole, expansions, judge(whole)))
         count.advance()
         before, now = last.judged.loss, rounds[-1].judged.loss
-        if now >= before or now - (before - now) * (settings.rounds - number) >= least:
+        if now >= before or now - (before - now) * (settings.rounds - number) > needed:
             break
-        least = min(least, now)
     return rounds[1:]
 
 
