@@ -22,8 +22,8 @@ from conftest import blobs
 from polymargin import AutoKernelClassifier, LSSVMClassifier
 from polymargin.datasets.generators import generators
 from polymargin.decoders._base import FOLDS
-from polymargin.estimators._pool import RIDGE, pool_weights, pooled
 from polymargin.kernels import Polynomial
+from polymargin.solvers.pooling import RIDGE, pool_weights, pooled
 
 
 def two_members():

@@ -26,10 +26,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from conftest import blobs
 from polymargin import AutoKernelClassifier, KernelLogisticClassifier, LSSVMClassifier, SVMClassifier
 from polymargin.decoders._base import FOLDS
-from polymargin.estimators._pool import pool_weights
 from polymargin.inspection import honest_rows, searches
 from polymargin.inspection.members import member_name
 from polymargin.kernels import Polynomial
+from polymargin.solvers.pooling import pool_weights
 
 X, Y = blobs(n=70, K=3, seed=0, shift=1.2)
 X_NEW = blobs(n=200, K=3, seed=7, spread=2.0)[0]
