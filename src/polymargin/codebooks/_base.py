@@ -92,6 +92,11 @@ class Codebook:
             raise ValueError(
                 f"no column separates class {i} from class {j}: in every column they have equal signs or a 0"
             )
+        self._describe()
+
+    def _describe(self) -> None:
+        """Set what follows from the matrix."""
+        plus, minus = self.matrix == 1, self.matrix == -1
         K, L = self.n_classes, self.n_columns = self.matrix.shape
         alone, against_one = plus.sum(axis=0) == 1, minus.sum(axis=0) == 1
         self.is_dense = bool(self.matrix.all())

@@ -30,6 +30,7 @@ OWN_PACKAGES = (
     "machines",
     "outputs",
     "rows",
+    "scale",
     "selection",
     "solvers",
 )

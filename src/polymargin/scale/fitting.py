@@ -1,0 +1,528 @@
+"""The recipe of a fit to many rows, for rows in memory, in files or on a cluster.
+
+    sample ──► pilot: kernel, metric, C, gamma
+    sample ──► landmarks ──► one pass: statistics of the classes ──► machines
+    sample ──► tree ──► rows to their leaves ──► machines of every leaf
+    honest outputs of a sample ──► decoder
+
+A `RowSource` does what depends on where the rows are: it adds up what a function makes of all blocks of rows, and it
+trains the leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin._progress import Count, Progress
+from polymargin._threads import blas_threads_for, in_threads
+from polymargin.codebooks import Codebook
+from polymargin.machines import LSSVMBank
+from polymargin.rows import TrainingRows
+from polymargin.scale.bank import ScaledBank
+from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap, centred
+from polymargin.scale.landmark_bank import LandmarkBank, features_of, fit_landmark_bank, row_blocks
+from polymargin.scale.landmark_search import Judge, Searched, fit_searched, search_feature_map
+from polymargin.scale.landmarks import choose_landmarks
+from polymargin.scale.leaves import Leaf, LeafBank, LeafTraining
+from polymargin.scale.plan import ScalePlan
+from polymargin.scale.settings import ScaleSettings
+from polymargin.scale.statistics import ClassStatistics
+from polymargin.scale.tree import Tree
+
+Array = NDArray[Any]
+
+#: The least number of rows of the sample for every leaf of the tree, so that medians of it cut all rows in two halves:
+#: leaves differ in size by some 20 %.
+_ROWS_PER_LEAF = 25
+#: An explicit feature map is used if it has at most so many times as many features as there may be landmarks.
+_EXPLICIT = 2.0
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some of the training rows.
+
+    Attributes
+    ----------
+    rows : TrainingRows
+        The rows.
+    sampled : ndarray of int, shape (n,)
+        The place of every row in the decoder's sample; −1 for rows that are not in it.
+    """
+
+    rows: TrainingRows
+    sampled: Array
+
+
+@dataclass(frozen=True)
+class FittedLeaf:
+    """A leaf, and what its machines say of the rows of the decoder's sample that are in it.
+
+    Attributes
+    ----------
+    leaf : Leaf
+        The machines.
+    sampled : ndarray of int, shape (m,)
+        The places of these rows in the decoder's sample.
+    shares : ndarray of shape (m,)
+        The weights by which they were routed here.
+    exact, honest : ndarray of shape (m, L)
+        Their leave-one-out margins, and the same without the shift of the target mean.
+    """
+
+    leaf: Leaf
+    sampled: Array
+    shares: Array
+    exact: Array
+    honest: Array
+
+    @classmethod
+    def of(cls, training: LeafTraining, block: Block, shares: Array) -> FittedLeaf:
+        """Train a leaf.
+
+        Parameters
+        ----------
+        training : LeafTraining
+            How.
+        block : Block
+            Its rows.
+        shares : ndarray of shape (n,)
+            The weights by which they were routed here.
+
+        Returns
+        -------
+        FittedLeaf
+        """
+        leaf, exact, honest = training.fit(block.rows)
+        known = np.flatnonzero(block.sampled >= 0)
+        return cls(leaf, block.sampled[known], shares[known], exact[known], honest[known])
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample of the training rows.
+
+    Attributes
+    ----------
+    numbers : ndarray of int, shape (n,)
+        The numbers of the rows among all, ascending.
+    rows : TrainingRows
+        The rows.
+    """
+
+    numbers: Array
+    rows: TrainingRows
+
+
+class RowSource(Protocol):
+    """Where the training rows are: in memory, in files, or on a cluster."""
+
+    @property
+    def class_counts(self) -> Array:
+        """The number of rows of every class, shape (K,)."""
+
+    def sample(self, n_rows: int) -> Sample:
+        """Return a random sample of about so many rows, with some of every class; smaller ones are parts of larger."""
+
+    def add_up(
+        self,
+        of_block: BlockStatistics,
+        n_values: int,
+        progress: Progress | None = None,
+    ) -> ClassStatistics:
+        """Return the sum of the statistics of all blocks of rows, of which n_values numbers a row are computed."""
+
+    def fit_leaves(
+        self,
+        tree: Tree,
+        training: LeafTraining,
+        share: float,
+        decoded: Sample,
+        progress: Progress | None,
+    ) -> Sequence[FittedLeaf]:
+        """Return the trained leaves of a share of the rows and all of the decoder's sample, in the tree's order."""
+
+
+@dataclass(frozen=True)
+class MemoryRows:
+    """Training rows in memory.
+
+    Attributes
+    ----------
+    rows : TrainingRows
+        The rows.
+    n_classes : int
+        K.
+    least_rows : int
+        The least number of rows of every class in a sample.
+    """
+
+    rows: TrainingRows
+    n_classes: int
+    least_rows: int = 20
+
+    @property
+    def class_counts(self) -> Array:
+        """The number of rows of every class, shape (K,)."""
+        return np.bincount(self.rows.class_index, minlength=self.n_classes)
+
+    def sample(self, n_rows: int) -> Sample:
+        """Return a stratified sample.
+
+        Parameters
+        ----------
+        n_rows : int
+            How many rows.
+
+        Returns
+        -------
+        Sample
+        """
+        n = self.rows.class_index.size
+        if n <= n_rows:
+            return Sample(np.arange(n), self.rows)
+        numbers = self.rows.deal.sample(n_rows / n, self.least_rows)
+        return Sample(numbers, self.rows.take(numbers))
+
+    def add_up(
+        self,
+        of_block: BlockStatistics,
+        n_values: int,
+        progress: Progress | None = None,
+    ) -> ClassStatistics:
+        """Return the sum of the statistics of all blocks of rows.
+
+        Parameters
+        ----------
+        of_block : BlockStatistics
+            The statistics of a block.
+        n_values : int
+            The numbers that are computed of a row.
+        progress : callable or None
+            Called with every few blocks.
+
+        Returns
+        -------
+        ClassStatistics
+        """
+        return of_block.in_blocks(self.rows, progress)
+
+    def fit_leaves(
+        self,
+        tree: Tree,
+        training: LeafTraining,
+        share: float,
+        decoded: Sample,
+        progress: Progress | None,
+    ) -> Sequence[FittedLeaf]:
+        """Return the trained leaves.
+
+        Parameters
+        ----------
+        tree : Tree
+            The regions.
+        training : LeafTraining
+            How machines are trained.
+        share : float
+            The share of the rows that are used.
+        decoded : Sample
+            The decoder's sample, all of which is used.
+        progress : callable or None
+            Called with every leaf.
+
+        Returns
+        -------
+        list of FittedLeaf
+        """
+        rows, n = self.rows, self.rows.class_index.size
+        sampled = np.full(n, -1)
+        sampled[decoded.numbers] = np.arange(decoded.numbers.size)
+        used = np.arange(n) if share >= 1.0 else np.union1d(rows.deal.sample(share), decoded.numbers)
+        routes = tree.route(training.kernel.scaled(rows.X[used]))
+        count = Count(progress, "leaves", "leaves")
+        count.expect(len(routes))
+
+        def fitted(route: tuple[Array, Array]) -> FittedLeaf:
+            own = used[route[0]]
+            found = FittedLeaf.of(training, Block(rows.take(own), sampled[own]), route[1])
+            count.advance()
+            return found
+
+        with blas_threads_for(training.largest / 4):
+            return in_threads(fitted, routes)
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What was found on a sample.
+
+    Attributes
+    ----------
+    bank : LSSVMBank
+        The machines of the sample, with the kernel and its metric.
+    smaller : float
+        The factor by which C is smaller than the C of least PRESS.
+    C, gamma : float or None
+        The parameters that were given; None for those that were selected.
+    criterion : dict
+        The arguments of a selection of C and gamma.
+    numbers : ndarray of int
+        The numbers of the rows of the sample among all.
+    judge : Judge or None
+        The decoder, by which landmark machines are compared; None where it learns no probabilities.
+    """
+
+    bank: LSSVMBank
+    smaller: float
+    C: float | None
+    gamma: float | None
+    criterion: dict[str, Any]
+    numbers: Array
+    judge: Judge | None = None
+
+
+def fit_scaled_bank(
+    source: RowSource,
+    codebook: Codebook,
+    pilot: Pilot,
+    plan: ScalePlan,
+    settings: ScaleSettings,
+    *,
+    landmarks: Any = None,
+    keep_statistics: bool = False,
+    seen: Array | None = None,
+    progress: Progress | None = None,
+) -> tuple[ScaledBank, Sample]:
+    """Train the machines of many rows.
+
+    Parameters
+    ----------
+    source : RowSource
+        The training rows.
+    codebook : Codebook
+        The dichotomies.
+    pilot : Pilot
+        What was found on a sample.
+    plan : ScalePlan
+        How the fit is divided.
+    settings : ScaleSettings
+        The sizes of its parts.
+    landmarks : array or sparse matrix of shape (r, d), or None
+        The landmarks, if they are given; None to choose them.
+    keep_statistics : bool
+        Whether the statistics of the landmarks are kept.
+    seen : ndarray of int or None
+        The numbers of the rows that a metric was learned from.
+    progress : callable or None
+        Called with every step.
+
+    Returns
+    -------
+    bank : ScaledBank
+    decoded : Sample
+        The rows whose honest outputs the bank has.
+    """
+    decoded = source.sample(plan.decoder_rows)
+    decoded = replace(decoded, rows=replace(decoded.rows, kernel=pilot.bank.kernel))
+    leaf_bank = landmark_bank = None
+    exact, honest = [], []
+    if plan.has_leaves:
+        leaf_bank, *margins = _fit_leaves(source, decoded, codebook, pilot, plan, settings, progress)
+        exact.append(margins[0])
+        honest.append(margins[1])
+    if plan.has_landmarks:
+        landmark_bank, *margins = _fit_landmarks(
+            source, decoded.rows, codebook, pilot, plan, settings, landmarks, keep_statistics, progress
+        )
+        exact.append(margins[0])
+        honest.append(margins[1])
+    leak = None if seen is None else np.isin(decoded.numbers, seen)
+    bank = ScaledBank(
+        _as_frequent(decoded.rows, source.class_counts, plan.decoder_rows),
+        codebook,
+        pilot.bank,
+        leaf_bank,
+        landmark_bank,
+        np.hstack(exact),
+        np.hstack(honest),
+        None if leak is None or leak.all() else leak,
+        rounding_error=pilot.bank.rounding_error,
+    )
+    return bank, decoded
+
+
+def _as_frequent(rows: TrainingRows, class_counts: Array, n_rows: int) -> TrainingRows:
+    """Return a sample of so many rows with weights by which its classes are as frequent as among all rows.
+
+    Of a rare class it has more rows than its share, from which a decoder would learn too large a probability.
+    """
+    sampled = np.bincount(rows.class_index, minlength=class_counts.size)
+    if (sampled <= np.ceil(class_counts * (n_rows / class_counts.sum()))).all():
+        return rows
+    factors = class_counts / np.maximum(sampled, 1) * (sampled.sum() / class_counts.sum())
+    return replace(rows, weights=rows.weights * factors[rows.class_index])
+
+
+def _fit_leaves(
+    source: RowSource,
+    decoded: Sample,
+    codebook: Codebook,
+    pilot: Pilot,
+    plan: ScalePlan,
+    settings: ScaleSettings,
+    progress: Progress | None,
+) -> tuple[LeafBank, Array, Array]:
+    """Return the leaves, and the leave-one-out margins of the decoder's sample, twice (n, L)."""
+    kernel, n_rows = pilot.bank.kernel, int(plan.leaf_share * plan.n_rows)
+    sample = source.sample(max(_ROWS_PER_LEAF * plan.n_leaves, 2 * settings.decoder_rows))
+    # Cuts follow the outputs of the pilot's machines at rows that these have not seen, not the labels: what a cut
+    # learns from the labels of its rows leaks into their leave-one-out outputs, by 0.014 nats a row on waveform.
+    unseen = np.flatnonzero(~np.isin(sample.numbers, pilot.numbers))
+    grown = sample.rows.X if unseen.size < sample.numbers.size / 2 else sample.rows.X[unseen]
+    tree = Tree.grow(
+        kernel.scaled(grown),
+        pilot.bank.margins(grown),
+        leaf_rows=settings.leaf_rows,
+        overlap=settings.overlap,
+        n_rows=n_rows,
+        seed=decoded.rows.deal.seed,
+    )
+    training = LeafTraining(
+        kernel,
+        codebook,
+        pilot.C,
+        pilot.gamma,
+        pilot.smaller,
+        {name: value for name, value in pilot.criterion.items() if name != "pools"},
+        largest=4 * settings.leaf_rows,
+        seed=decoded.rows.deal.seed,
+    )
+    fitted = source.fit_leaves(tree, training, plan.leaf_share, decoded, progress)
+    exact, honest = np.zeros((2, decoded.numbers.size, codebook.n_columns))
+    # Routing weights of all leaves of a row sum to one.
+    for each in fitted:
+        exact[each.sampled] += each.shares[:, np.newaxis] * each.exact
+        honest[each.sampled] += each.shares[:, np.newaxis] * each.honest
+    # Leaves of a cluster stay there.
+    bank = getattr(source, "leaf_bank", LeafBank)
+    return bank(kernel, tree, [each.leaf for each in fitted]), exact, honest
+
+
+def _fit_landmarks(
+    source: RowSource,
+    decoded: TrainingRows,
+    codebook: Codebook,
+    pilot: Pilot,
+    plan: ScalePlan,
+    settings: ScaleSettings,
+    landmarks: Any,
+    keep_statistics: bool,
+    progress: Progress | None,
+) -> tuple[LandmarkBank, Array, Array]:
+    """Return the machines of the landmarks, and the leave-one-out margins of the decoder's sample, twice (n, L)."""
+    kernel, gamma = pilot.bank.kernel, float(np.median(pilot.bank.gamma))
+    n_features = kernel.n_features(decoded.X.shape[1])
+    sample = pilot.bank.data.X
+
+    def make(gamma: float) -> LandmarkMap | ExplicitMap:
+        if landmarks is None and n_features is not None and n_features <= _EXPLICIT * plan.n_landmarks:
+            return centred(ExplicitMap.of(kernel, gamma, sample), sample)
+        if landmarks is not None:
+            # About their own mean, so that models of the same landmarks have the same features, and can be merged.
+            return centred(LandmarkMap.of(kernel, gamma, landmarks), landmarks)
+        chosen = choose_landmarks(decoded, gamma, plan.n_landmarks, settings.landmarks)
+        return centred(LandmarkMap.of(kernel, gamma, decoded.X[chosen]), sample)
+
+    def statistics_of(features: LandmarkMap | ExplicitMap) -> BlockStatistics:
+        return BlockStatistics(features, codebook.n_classes, codebook.is_dense)
+
+    significance = pilot.criterion["settings"].significance
+    judged = pilot.judge if pilot.C is None and pilot.criterion["selection"] == "loo" else None
+    found = Searched(make(gamma), pilot.smaller)
+    if judged is not None:
+        found = search_feature_map(
+            make,
+            lambda features, rows: statistics_of(features).in_blocks(rows),
+            gamma,
+            decoded,
+            codebook,
+            judged,
+            significance=significance,
+            fixed_gamma=pilot.gamma is not None,
+        )
+    statistics = source.add_up(statistics_of(found.features), found.features.n_features, progress)
+    options: dict[str, Any] = {"keep_statistics": keep_statistics, "progress": progress}
+    if pilot.C is not None:
+        phi = features_of(found.features, decoded.X)
+        return fit_landmark_bank(statistics, found.features, codebook, pilot.C, decoded, phi, **options)
+    return fit_searched(found, statistics, codebook, decoded, judged, significance=significance, **options)
+
+
+@dataclass(frozen=True)
+class BlockStatistics:
+    """What is computed of a block of rows: the statistics of its classes in a feature space.
+
+    Attributes
+    ----------
+    features : LandmarkMap or ExplicitMap
+        The feature map.
+    n_classes : int
+        K.
+    together : bool
+        Whether the products of all classes are added up.
+    """
+
+    features: LandmarkMap | ExplicitMap
+    n_classes: int
+    together: bool
+
+    def __call__(self, rows: TrainingRows) -> ClassStatistics:
+        """Return the statistics of a block.
+
+        Parameters
+        ----------
+        rows : TrainingRows
+            The block.
+
+        Returns
+        -------
+        ClassStatistics
+        """
+        return ClassStatistics.of(
+            self.features(rows.X),
+            rows.class_index,
+            rows.weights,
+            n_classes=self.n_classes,
+            soft_labels=rows.soft_labels,
+            together=self.together,
+        )
+
+    def in_blocks(self, rows: TrainingRows, progress: Progress | None = None) -> ClassStatistics:
+        """Return the statistics of many rows in memory, computed in blocks.
+
+        Parameters
+        ----------
+        rows : TrainingRows
+            The rows.
+
+        Returns
+        -------
+        ClassStatistics
+        """
+        n = rows.class_index.size
+        blocks = [np.arange(n)[block] for block in row_blocks(n, self.features.n_features)]
+        total: ClassStatistics | None = None
+        count = Count(progress, "statistics of the classes", "blocks")
+        count.expect(len(blocks))
+        # A few blocks at a time: the statistics of each are as large as those of all.
+        for start in range(0, len(blocks), 4):
+            for part in in_threads(lambda some: self(rows.take(some)), blocks[start : start + 4]):
+                total = part if total is None else total.add(part)
+                count.advance()
+        assert total is not None
+        return total
