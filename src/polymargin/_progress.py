@@ -163,6 +163,8 @@ class _Lines:
 
     def __call__(self, step: Step) -> None:
         now = time.monotonic()
+        if not step.done:  # the same may be done again, by the next member of a pool
+            self.begun.pop(step.doing, None)
         begun = self.begun.setdefault(step.doing, now)
         if now - self.last < _SECONDS_BETWEEN_LINES and str(step) != step.doing:
             return

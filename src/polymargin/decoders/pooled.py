@@ -51,7 +51,7 @@ class Pooled(ProbabilisticDecoder):
     >>> z = np.repeat([1.0, -1.0], 20)[:, np.newaxis] + np.random.default_rng(0).normal(size=(40, 2))
     >>> y = np.repeat([0, 1], 20)
     >>> decoder = Pooled(CoupledSoftmax(), 2).fit(Codebook([[1], [-1]]), Outputs(z, "out_of_fold"), y)
-    >>> bool((np.exp(decoder.log_proba(Outputs(z, "new"))).argmax(axis=1) == y).mean() > 0.8)
+    >>> bool((np.exp(decoder.log_proba(Outputs(z, "new"))).argmax(axis=1) == y).mean() > 0.7)
     True
     """
 

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
+from polymargin.estimators._arrays import same_kind_of_array
+from polymargin.estimators._dask import lazy_on_dask
 from polymargin.estimators._validation import check_positive, check_rows, scale_gamma
 from polymargin.inspection.html import ChoicesMixin
 from polymargin.kernels import Kernel, Precomputed, Scaled, resolve_kernel
@@ -132,6 +134,7 @@ class ProbabilisticMixin:
             The log-probabilities, in the order of ``classes_``.
         """
 
+    @same_kind_of_array
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the class probabilities.
 
@@ -147,6 +150,8 @@ class ProbabilisticMixin:
         """
         return np.exp(self.predict_log_proba(X))
 
+    @same_kind_of_array
+    @lazy_on_dask
     def predict(self, X: ArrayLike) -> Array:
         """Return the most probable class of every row.
 
@@ -163,6 +168,7 @@ class ProbabilisticMixin:
         index = self.predict_proba(X).argmax(axis=1)
         return self.classes_[index]
 
+    @same_kind_of_array
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the scores of the classes, by which rows can be ranked: their log-probabilities.
 

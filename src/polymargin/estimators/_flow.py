@@ -19,9 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Count, Progress, notes, shown
 from polymargin._threads import blas_threads_for, threads
+from polymargin.cluster import is_dask
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
+from polymargin.estimators._arrays import device_name, same_kind_of_array, to_numpy
 from polymargin.estimators._base import KernelClassifier
+from polymargin.estimators._dask import fit_on_cluster, lazy_on_dask
 from polymargin.estimators._growth import SINGLE, TwoSides
 from polymargin.estimators._soft_labels import decoder_rows
 from polymargin.estimators._validation import check_finite, resolve_priors
@@ -56,6 +59,9 @@ class DichotomyClassifier(KernelClassifier):
     decoding: Any
     priors: Any
     verbose: int
+
+    #: The GPU on which the training rows were, if they were on one.
+    _rows_on: str | None = None
 
     bank_: Any
     codebook_: Codebook
@@ -94,7 +100,8 @@ class DichotomyClassifier(KernelClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Training rows; the square Gram matrix for ``kernel="precomputed"``.
+            Training rows; the square Gram matrix for ``kernel="precomputed"``. `LSSVMClassifier` also takes Dask arrays
+            and dataframes, with `y` and `sample_weight` of the same kind, and leaves their rows on the cluster.
         y : array-like of shape (n_samples,)
             Class labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -110,6 +117,10 @@ class DichotomyClassifier(KernelClassifier):
         self : estimator
             The fitted estimator.
         """
+        if is_dask(X) and hasattr(self, "_fit_source"):
+            return fit_on_cluster(self, X, y, sample_weight, groups)
+        self._rows_on = device_name(X)
+        X, y, sample_weight, groups = map(to_numpy, (X, y, sample_weight, groups))
         return self._fit(X, y, sample_weight, groups, SharedWork(keep=False))
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, shared: SharedWork) -> Any:
@@ -122,12 +133,18 @@ class DichotomyClassifier(KernelClassifier):
             with blas_threads_for(data.class_index.size):
                 codebook = self._resolved_codebook(data, progress)
             decoder.check(codebook)
+            counts = np.bincount(data.class_index, minlength=codebook.n_classes)
+            decoder = self._planned(counts, data.X.shape[1], codebook, decoder)
             n_rows = self._matrix_rows(data, codebook)
             with threads(getattr(self, "n_jobs", None), n_rows), blas_threads_for(n_rows):
                 self._fit_machines(data, codebook, decoder, shared, progress)
                 self.codebook_ = codebook
                 self.decoder_ = self._fit_decoder(decoder, data, shared, progress)
         return self
+
+    def _planned(self, class_counts: Array, n_features: int, codebook: Codebook, decoder: Decoder) -> Decoder:
+        """Decide how the fit is divided, where there is a choice; return the decoder that goes with it."""
+        return decoder
 
     def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
         """Return the size of the matrices with which the machines are trained."""
@@ -154,6 +171,8 @@ class DichotomyClassifier(KernelClassifier):
                 sample_weight=None if (rows.weights == 1.0).all() else rows.weights,
             )
 
+    @same_kind_of_array
+    @lazy_on_dask
     def predict(self, X: ArrayLike) -> Array:
         """Return the label of every row: the class of the largest probability, or score where there are none.
 
@@ -175,6 +194,8 @@ class DichotomyClassifier(KernelClassifier):
             scores = np.exp(scores)
         return self.classes_[scores.argmax(axis=1)]
 
+    @same_kind_of_array
+    @lazy_on_dask
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the scores of the classes, by which rows can be ranked.
 
@@ -200,6 +221,8 @@ class DichotomyClassifier(KernelClassifier):
         return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
 
     @available_if(_decoder_is_probabilistic)
+    @same_kind_of_array
+    @lazy_on_dask
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities.
 
@@ -218,6 +241,7 @@ class DichotomyClassifier(KernelClassifier):
         return self.decoder_.log_proba(self._new_outputs(X))
 
     @available_if(_decoder_is_probabilistic)
+    @same_kind_of_array
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the class probabilities.
 
@@ -233,6 +257,8 @@ class DichotomyClassifier(KernelClassifier):
         """
         return np.exp(self.predict_log_proba(X))
 
+    @same_kind_of_array
+    @lazy_on_dask
     def margins(self, X: ArrayLike) -> Array:
         """Return the output of every machine.
 
@@ -244,7 +270,8 @@ class DichotomyClassifier(KernelClassifier):
         Returns
         -------
         ndarray of shape (n_samples, L)
-            The margins, a column for each column of ``codebook_``.
+            The margins, a column for each column of ``codebook_``; with ``scale="both"`` first those of the leaves, then
+            those of the landmarks.
         """
         check_is_fitted(self)
         return self._outputs(self._new_rows(X), variances=False).margins

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from polymargin._warnings import warn
+from polymargin.cluster import is_dask
 from polymargin.estimators._copies import find_copies
 from polymargin.estimators._soft_labels import are_soft, check_learnable, check_soft_labels
 from polymargin.kernels._base import weighted_moments
@@ -91,6 +93,11 @@ def check_rows(
     -------
     CheckedRows
     """
+    if is_dask(X):
+        raise TypeError(
+            f"{type(estimator).__name__} cannot be fitted to Dask collections, LSSVMClassifier and "
+            "AutoKernelClassifier can: use one of these, or X.compute() if the rows fit into memory"
+        )
     accepted = {
         "accept_sparse": False if precomputed else "csr",
         "copy": copy and not precomputed,
@@ -370,3 +377,13 @@ def check_positive(name: str, value: Any, otherwise: str) -> None:
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not np.isfinite(value) or value <= 0:
         raise ValueError(f"{name} must be a positive number, {otherwise}; not {value!r}")
+
+
+def check_landmarks(given: Any, n_columns: int) -> Any:
+    """Return the landmarks of ``n_landmarks=``, if it holds rows; None if it is a number or None."""
+    if np.ndim(given) != 2:
+        return None
+    rows = check_array(given, accept_sparse="csr", dtype=np.float64, input_name="n_landmarks")
+    if rows.shape[1] != n_columns:
+        raise ValueError(f"the landmarks have {rows.shape[1]} columns, but X has {n_columns}")
+    return rows

@@ -17,8 +17,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from polymargin._progress import Count, shown
 from polymargin._threads import FEW_ROWS, blas_threads_for, count_jobs
 from polymargin._warnings import Warned, collected, warn_once
+from polymargin.cluster import is_dask
+from polymargin.codebooks import adaptive_coding, resolve_codebook
+from polymargin.decoders import resolve_decoder
 from polymargin.decoders._base import FOLDS, prior_shift, reweighted
+from polymargin.decoders.pooled import cross_pooled
+from polymargin.estimators._arrays import device_name, same_kind_of_array, to_numpy
 from polymargin.estimators._base import ProbabilisticMixin
+from polymargin.estimators._dask import GatherMixin, fit_on_cluster, lazy_on_dask
 from polymargin.estimators._members import (
     Prior,
     fit_by_folds,
@@ -28,18 +34,20 @@ from polymargin.estimators._members import (
     takes_gram,
 )
 from polymargin.estimators._metric import spread
-from polymargin.estimators._pool import pool_weights, pooled
 from polymargin.estimators._soft_labels import DecoderRows, decoder_rows, decoder_shares
 from polymargin.estimators._validation import check_rows, resolve_priors
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.inspection.html import ChoicesMixin
 from polymargin.kernels import FunctionKernel, Linear, Precomputed
 from polymargin.machines import TrainingRows
+from polymargin.scale.fitting import RowSource
+from polymargin.scale.settings import ScaleSettings
+from polymargin.solvers.pooling import pool_weights, pooled
 
 Array = NDArray[Any]
 
 
-class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, BaseEstimator):
+class AutoKernelClassifier(GatherMixin, ProbabilisticMixin, ChoicesMixin, ClassifierMixin, BaseEstimator):
     """Class probabilities without parameters to tune: several kernels and codings in a log-linear pool.
 
     Every member is an `LSSVMClassifier` that tunes and calibrates itself, or any other classifier with probabilities.
@@ -65,6 +73,15 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     metric : "learned" or None, default="learned"
         Whether the default members with "blend" and "laplacian" learn how much every column matters, see
         `LSSVMClassifier`. None is about three times as fast.
+    scale : {"auto", "exact", "leaves", "landmarks", "both"}, default="auto"
+        How many rows are dealt with, see `LSSVMClassifier`: all members are exact, or none. Concerns the members that
+        do not say so themselves.
+    n_landmarks : int or None, default=None
+        The number of landmarks of these members; None to choose it.
+    scaling : ScaleSettings or None, default=None
+        Their sizes of leaves and samples (`polymargin.scale.ScaleSettings`); None for the defaults.
+    device : {"cpu", "cuda", "cuda:<number>"} or None, default=None
+        Where exact machines of these members are trained and evaluated, see `LSSVMClassifier`.
     class_weight : dict, "balanced" or None, default=None
         What the weights of the rows of every class are multiplied by; the probabilities are those of rows so weighted.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
@@ -145,11 +162,18 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     1.0
     """
 
+    #: The GPU on which the training rows were, if they were on one.
+    _rows_on: str | None = None
+
     def __init__(
         self,
         members: Sequence[Any] | None = None,
         *,
         metric: str | None = "learned",
+        scale: str = "auto",
+        n_landmarks: int | None = None,
+        scaling: ScaleSettings | None = None,
+        device: str | None = None,
         class_weight: Any = None,
         priors: Any = None,
         classes: Any = None,
@@ -159,6 +183,10 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
     ):
         self.members = members
         self.metric = metric
+        self.scale = scale
+        self.n_landmarks = n_landmarks
+        self.scaling = scaling
+        self.device = device
         self.class_weight = class_weight
         self.priors = priors
         self.classes = classes
@@ -194,6 +222,10 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         self : AutoKernelClassifier
             The fitted estimator.
         """
+        if is_dask(X):
+            return fit_on_cluster(self, X, y, sample_weight, groups)
+        self._rows_on = device_name(X)
+        X, y, sample_weight, groups = map(to_numpy, (X, y, sample_weight, groups))
         self.__dict__.pop("weights_", None)
         members, random_state = self._resolved_members()
         precomputed = {takes_gram(member) for member in members}
@@ -230,21 +262,70 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
             raise ValueError(
                 f"soft labels are for pools of LSSVMClassifier members only: {foreign[0]!r} takes labels"
             )
+        counts = np.bincount(checked.class_index, minlength=checked.classes.size)
+        _plan_together(members, counts, checked.X.shape[1])
         weighted = sample_weight is not None or self.class_weight is not None
         rows = _MemberRows(data, labels, groups, weighted and np.ptp(checked.weights) > 0.0)
         with shown(self.verbose) as progress:
             count = Count(progress, "members", "members")
             count.expect(len(members))
             members, honest = self._fit_members(members, rows, count, warned)
-        for member in members:
+        # Of many rows the kernel members know the out-of-sample probabilities of a sample, the same for all.
+        sample = next(
+            (
+                member.support_
+                for member in members
+                if isinstance(member, LSSVMClassifier) and member.plan_.scale != "exact"
+            ),
+            None,
+        )
+        support = checked.support if sample is None else checked.support[sample]
+        if sample is not None:
+            data = data.take(sample)
+        for number, member in enumerate(members):
             if isinstance(member, LSSVMClassifier):
-                member.support_ = member._trained_rows = checked.support
+                member.support_ = member._trained_rows = support
                 member.n_features_in_ = self.n_features_in_
                 data = member.bank_.data  # which all of them share
+            elif sample is not None:
+                honest[number] = honest[number][sample]
+        return self._weigh(members, honest, data, checked.classes, support)
+
+    def _fit_source(self, source: RowSource, classes: Array) -> AutoKernelClassifier:
+        """Fit to rows that are not in memory: in files, or on a cluster. They are never fitted exactly.
+
+        Parameters
+        ----------
+        source : RowSource
+            The rows.
+        classes : ndarray of shape (K,)
+            The class labels, ascending.
+        """
+        self.__dict__.pop("weights_", None)
+        members, _ = self._resolved_members()
+        foreign = [member for member in members if not isinstance(member, LSSVMClassifier)]
+        if foreign:
+            raise ValueError(
+                f"rows that are not in memory can be fitted by LSSVMClassifier members only, not by {foreign[0]!r}"
+            )
+        with shown(self.verbose) as progress:
+            count = Count(progress, "members", "members")
+            count.expect(len(members))
+            for member in members:
+                member.set_params(n_jobs=self.n_jobs)._fit_source(source, classes, progress)
+                count.advance()
+        self.n_features_in_ = members[0].n_features_in_
+        honest = [member._honest()[1] for member in members]
+        return self._weigh(members, honest, members[0].bank_.data, classes, members[0].support_)
+
+    def _weigh(
+        self, members: list[Any], honest: list[Array], data: TrainingRows, classes: Array, support: Array
+    ) -> AutoKernelClassifier:
+        """Set the weights of fitted members, by their out-of-sample log-probabilities of the rows of `data`."""
         decoded = _without_leaks(decoder_rows(data, None), members, data)
-        self.classes_, self.support_, self._data = checked.classes, checked.support, data
-        class_weights = np.bincount(decoded.class_index, decoded.weights, minlength=checked.classes.size)
-        priors = resolve_priors(self.priors, class_weights, checked.classes)
+        self.classes_, self.support_, self._data = classes, support, data
+        class_weights = np.bincount(decoded.class_index, decoded.weights, minlength=classes.size)
+        priors = resolve_priors(self.priors, class_weights, classes)
         self.prior_shift_ = prior_shift(priors, decoded.class_index, class_weights.size, decoded.weights)
         self.members_ = members
         self.log_prior_ = np.log((class_weights + 0.5) / (class_weights + 0.5).sum())
@@ -253,7 +334,10 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         self.member_losses_ = np.array([-float(share @ log_q[own]) for log_q in honest])
         with blas_threads_for(0):
             weights = pool_weights(honest, decoded.class_index, decoded.weights, self.log_prior_)
-            log_p = self._cross_pooled(honest, decoded, data)
+            numbers = data.deal.fold_numbers(FOLDS)
+            if data.soft_labels is not None:
+                numbers = numbers[np.nonzero(data.soft_labels)[0]]
+            log_p = cross_pooled(honest, decoded.class_index, decoded.weights, class_weights.size, numbers)
         self.loo_log_loss_ = -float(share @ log_p[own])
         if data.soft_labels is not None:  # a row is there once for every class of positive probability
             log_p = log_p[np.unique(np.nonzero(data.soft_labels)[0], return_index=True)[1]]
@@ -261,25 +345,8 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         self.weights_ = weights
         return self
 
-    def _cross_pooled(self, honest: list[Array], decoded: DecoderRows, data: TrainingRows) -> Array:
-        """Return log-probabilities of the rows by pools whose weights come from other folds, shape (n, K)."""
-        numbers = data.deal.fold_numbers(FOLDS)
-        if data.soft_labels is not None:
-            numbers = numbers[np.nonzero(data.soft_labels)[0]]
-        weights = decoded.weights
-        log_p = np.tile(self.log_prior_, (decoded.class_index.size, 1))
-        for fold in range(FOLDS):
-            held, kept = numbers == fold, numbers != fold
-            if not (held.any() and kept.any()):
-                continue
-            counts = np.bincount(decoded.class_index[kept], weights[kept], minlength=self.classes_.size) + 0.5
-            log_prior = np.log(counts / counts.sum())
-            u = pool_weights(
-                [log_q[kept] for log_q in honest], decoded.class_index[kept], weights[kept], log_prior
-            )
-            log_p[held] = pooled([log_q[held] for log_q in honest], u, log_prior)
-        return log_p
-
+    @same_kind_of_array
+    @lazy_on_dask
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities.
 
@@ -377,6 +444,14 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
                 member.set_params(
                     priors=None, classes=self.classes, class_weight=None, random_state=random_state
                 )
+                if member.scale == "auto":
+                    member.set_params(scale=self.scale)
+                if member.n_landmarks is None:
+                    member.set_params(n_landmarks=self.n_landmarks)
+                if member.scaling is None:
+                    member.set_params(scaling=self.scaling)
+                if member.device is None:
+                    member.set_params(device=self._rows_on if self.device is None else self.device)
             else:
                 seed(member, int(random_state))
         return members, int(random_state)
@@ -434,6 +509,25 @@ class AutoKernelClassifier(ProbabilisticMixin, ChoicesMixin, ClassifierMixin, Ba
         known = [get_tags(member) for member in given if hasattr(member, "__sklearn_tags__")]
         tags.input_tags.sparse = all(each.input_tags.sparse for each in known)
         return tags
+
+
+def _plan_together(members: list[Any], class_counts: Array, n_features: int) -> None:
+    """Let all kernel members be exact, or none: only then do they know probabilities of the same rows."""
+    own = [member for member in members if isinstance(member, LSSVMClassifier)]
+    plans = []
+    for member in own:
+        adaptive = adaptive_coding(member.coding) is not None
+        coding = "one-vs-all" if adaptive else member.coding
+        codebook = resolve_codebook(coding, class_counts.size, member.random_state)
+        decoder = resolve_decoder(member.decoding)
+        plans.append(member._scale_plan(class_counts, n_features, codebook, decoder))
+    if len({plan.scale == "exact" for plan in plans}) == 2:
+        for member in own:
+            if member.scale == "exact":
+                raise ValueError(
+                    'either all kernel members of a pool or none can have scale="exact": give scale= to the pool'
+                )
+            member._divided = True
 
 
 @dataclass(frozen=True)

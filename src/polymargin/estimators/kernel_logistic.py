@@ -15,6 +15,7 @@ from polymargin._progress import Count, Progress, shown
 from polymargin._threads import blas_threads_for
 from polymargin._warnings import warn
 from polymargin.estimators._base import KernelClassifier, ProbabilisticMixin
+from polymargin.estimators._dask import lazy_on_dask
 from polymargin.estimators._validation import check_finite, check_positive
 from polymargin.machines import TrainingRows
 from polymargin.machines._gram import check_base
@@ -296,6 +297,7 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
         logits = self._logits(X)
         return logits[:, 1] - logits[:, 0] if self.classes_.size == 2 else logits
 
+    @lazy_on_dask
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities.
 

@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgWarning
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from polymargin._progress import Progress
-from polymargin._threads import blas_threads_for
+from polymargin._progress import Progress, logger, shown
+from polymargin._threads import blas_threads_for, count_jobs
 from polymargin._warnings import warn
-from polymargin.codebooks import Codebook, Train
-from polymargin.decoders import Decoder, ProbabilisticDecoder
-from polymargin.estimators._choice import Plan, choose
+from polymargin.codebooks import Codebook, Train, adaptive_coding
+from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
+from polymargin.decoders.pooled import Pooled
+from polymargin.estimators._choice import Choice, Plan, choose
+from polymargin.estimators._dask import GatherMixin
+from polymargin.estimators._device import choose_on_device, device_margins, free_memory
 from polymargin.estimators._flow import DichotomyClassifier
+from polymargin.estimators._incremental import (
+    joined_rows,
+    landmarks_of,
+    same_map,
+    solved_again,
+    statistics_of,
+)
 from polymargin.estimators._metric import Expansion, relevance, spread
+from polymargin.estimators._scaled import DecoderJudge, fit_many_rows
 from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
-from polymargin.estimators._validation import check_positive
+from polymargin.estimators._validation import check_landmarks, check_positive
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, Scaled, resolve_kernel
 from polymargin.machines import LSSVMBank, TrainingRows
 from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
+from polymargin.scale.bank import ScaledBank
+from polymargin.scale.fitting import MemoryRows, RowSource
+from polymargin.scale.plan import ScalePlan, plan_scale
+from polymargin.scale.settings import DEFAULT as SCALE_DEFAULT
+from polymargin.scale.settings import ScaleSettings
+from polymargin.scale.statistics import ClassStatistics
 from polymargin.selection.evidence import check_noise_floor
 from polymargin.selection.settings import DEFAULT, SearchSettings
 
@@ -38,7 +57,16 @@ Array = NDArray[Any]
 _LEAST_DIGITS = 4
 
 
-class LSSVMClassifier(DichotomyClassifier):
+def _grows(estimator: Any) -> bool:
+    """Return True if rows can be added to the model; else raise the AttributeError that `available_if` shows."""
+    if estimator.scale != "landmarks":
+        raise AttributeError(
+            f'only models of landmarks take further rows: scale="landmarks", not {estimator.scale!r}'
+        )
+    return True
+
+
+class LSSVMClassifier(GatherMixin, DichotomyClassifier):
     """Multiclass least-squares support vector machine with class probabilities, and nothing to tune.
 
     K classes are divided into L dichotomies by an output coding, each is learned by a least-squares SVM, and the
@@ -101,6 +129,22 @@ default="one-vs-one"
         upper end of the search.
     search : SearchSettings or None, default=None
         Width and budget of the search (`polymargin.selection.SearchSettings`); None for the defaults.
+    scale : {"auto", "exact", "leaves", "landmarks", "both"}, default="auto"
+        How many rows are dealt with. "exact": machines of all rows, which take memory in the square of their number and
+        time in its cube. "leaves": exact machines of the regions of a tree, some thousand rows each, that overlap, so
+        that probabilities are continuous. "landmarks": machines in a feature space of ``n_landmarks`` (Nyström; the
+        explicit feature map where the kernel has one of few features). "both": a pool of leaves and landmarks. Of all
+        but "exact" the cost grows with the number of rows only; kernel and metric are chosen on a sample. "auto":
+        "exact" where that is affordable, else "both" (see ``plan_``).
+    n_landmarks : int, array of shape (r, n_features) or None, default=None
+        The number of landmarks, or the landmarks themselves; None: a thousand, fewer if memory is short.
+    scaling : ScaleSettings or None, default=None
+        The sizes of leaves and samples (`polymargin.scale.ScaleSettings`); None for the defaults.
+    device : {"cpu", "cuda", "cuda:<number>"} or None, default=None
+        Where exact machines are trained and evaluated: with "cuda" on a GPU, by torch or CuPy (extra ``gpu``), in
+        float64, for some 60 000 rows on one with 140 GB. Kernel, metric and parameters are proposed by a sample on the
+        CPU and refined on the GPU. What does not fit onto it is divided into leaves and landmarks, on the CPU. None:
+        the CPU, or the GPU on which X is, under ``sklearn.config_context(array_api_dispatch=True)``.
     class_weight : dict, "balanced" or None, default=None
         Factors of the row weights by class; "balanced": inversely proportional to the class frequencies. The
         probabilities are those of the weighted rows.
@@ -152,8 +196,11 @@ default="one-vs-one"
         The dichotomies.
     decoder_ : Decoder
         The fitted decoder.
-    bank_ : LSSVMBank
+    bank_ : LSSVMBank or ScaledBank
         The fitted machines.
+    plan_ : ScalePlan
+        How the fit was divided, and why; ``print(model.plan_)``. Of leaves and landmarks, ``C_``, ``gamma_``, the
+        evidence and ``feature_relevance_`` are those of exact machines of a sample, by which parameters were chosen.
     C_, gamma_, mu_, zeta_, log_evidence_, intercept_ : ndarray of shape (L,)
         Of every machine: the regularisation, kernel parameter, hyperparameters of the weights and of the noise,
         log-evidence (up to a constant that depends on the number of its rows only), and bias.
@@ -164,9 +211,11 @@ default="one-vs-one"
         Coefficients of the kernel expansions.
     support_ : ndarray of int
         The training rows that carry the machines: all those of positive weight; of exact copies in one group, the
-        first.
+        first. Of leaves and landmarks: the sample of rows whose leave-one-out outputs the decoder is fitted to.
     n_support_ : ndarray of int, shape (K,)
         Their number in every class.
+    n_rows_ : int
+        Of leaves and landmarks: the number of training rows.
     loo_margins_ : ndarray of shape (n_support, L)
         The exact leave-one-out margins: of every training row, by machines trained without this row and the other rows
         of its group, computed without a refit. The decoder is fitted to these with the leave-one-out shift of the
@@ -218,6 +267,10 @@ default="one-vs-one"
 
     takes_soft_labels = True
     _weight_unit = 1.0
+    #: Whether scale="auto" is not "exact", as where other members of a pool are not.
+    _divided = False
+    #: The bytes of a worker, where leaves are on a cluster.
+    _worker_memory: float | None = None
 
     def __init__(
         self,
@@ -235,6 +288,10 @@ default="one-vs-one"
         shared_parameters: bool = True,
         noise_floor: float = 0.25,
         search: SearchSettings | None = None,
+        scale: str = "auto",
+        n_landmarks: Any = None,
+        scaling: ScaleSettings | None = None,
+        device: str | None = None,
         class_weight: Any = None,
         priors: Any = None,
         classes: Any = None,
@@ -255,12 +312,97 @@ default="one-vs-one"
         self.shared_parameters = shared_parameters
         self.noise_floor = noise_floor
         self.search = search
+        self.scale = scale
+        self.n_landmarks = n_landmarks
+        self.scaling = scaling
+        self.device = device
         self.class_weight = class_weight
         self.priors = priors
         self.classes = classes
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, shared: SharedWork) -> Any:
+        """Fit; what does not fit onto a device after all is divided."""
+        try:
+            return super()._fit(X, y, sample_weight, groups, shared)
+        except MemoryError as error:
+            if type(error).__name__ != "OutOfDeviceMemory" or self.scale == "exact":
+                raise
+            warn(f"{error}: the rows are divided into leaves and landmarks instead", UserWarning)
+        self._divided = True
+        try:
+            return super()._fit(X, y, sample_weight, groups, shared)
+        finally:
+            self._divided = False
+
+    def _scale_plan(
+        self,
+        class_counts: Array,
+        n_features: int,
+        codebook: Codebook,
+        decoder: Decoder,
+        divided: bool = False,
+    ) -> ScalePlan:
+        """Decide between exact machines, leaves and landmarks; if `divided`, "auto" is not "exact"."""
+        return plan_scale(
+            self.scale,
+            class_counts,
+            n_features,
+            codebook,
+            self._kernels,
+            pooled=decoder.learns_probabilities and not decoder.in_sample,
+            variances=decoder.needs_variances,
+            n_landmarks=self._landmark_number,
+            settings=self._scaling,
+            n_jobs=count_jobs(self.n_jobs),
+            device=self._gpu,
+            device_memory=None if self._gpu is None else free_memory(self._gpu),
+            divided=divided or self._divided,
+            worker_memory=self._worker_memory,
+        )
+
+    def _planned(self, class_counts: Array, n_features: int, codebook: Codebook, decoder: Decoder) -> Decoder:
+        """Set the plan; return the decoder that goes with it, which pools leaves and landmarks."""
+        self.plan_ = self._scale_plan(class_counts, n_features, codebook, decoder)
+        if self.verbose:
+            logger.info("%s", self.plan_)
+        if self.plan_.scale != "both":
+            return decoder
+        assert isinstance(decoder, ProbabilisticDecoder)
+        return Pooled(decoder, 2)
+
+    @property
+    def _gpu(self) -> str | None:
+        """The name of the GPU to compute on; None: the CPU."""
+        name = self._rows_on if self.device is None else self.device
+        return None if name == "cpu" else name
+
+    @property
+    def _scaling(self) -> ScaleSettings:
+        return SCALE_DEFAULT if self.scaling is None else self.scaling
+
+    @property
+    def _landmark_number(self) -> int | None:
+        """The number of landmarks that was asked for; None to choose it."""
+        given = self.n_landmarks
+        if given is None:
+            return None
+        if np.ndim(given) == 2:
+            return np.shape(given)[0]
+        if not isinstance(given, Integral) or isinstance(given, bool) or given < 1:
+            raise ValueError(
+                f"n_landmarks must be a positive whole number, an array of rows, or None; not {given!r}"
+            )
+        return int(given)
+
+    def _resolved_codebook(self, data: TrainingRows, progress: Progress | None = None) -> Codebook:
+        """Return the codebook; one that is grown is grown on a sample, if there are many rows."""
+        n, largest = data.class_index.size, self._scaling.sample_rows
+        if self.scale != "exact" and n > 2 * largest and adaptive_coding(self.coding) is not None:
+            data = data.take(data.deal.sample(largest / n, 20))
+        return super()._resolved_codebook(data, progress)
 
     def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
         """Return the mean number of rows of a group of columns."""
@@ -275,6 +417,236 @@ default="one-vs-one"
         shared: SharedWork,
         progress: Progress | None = None,
     ) -> None:
+        plan = self._search_plan(data)
+        scale: ScalePlan | None = getattr(self, "plan_", None)
+        self.bank_: LSSVMBank | ScaledBank
+        source = MemoryRows(data, codebook.n_classes, plan.settings.least_rows)
+        if scale is None or (scale.scale == "exact" and scale.device is None):
+            choice = choose(data, codebook, decoder, plan, shared, progress, self.n_jobs)
+            self.bank_ = choice.bank
+        elif scale.scale == "exact":
+            choice = choose_on_device(source, codebook, decoder, plan, scale, progress, self.n_jobs)
+            self.bank_ = choice.bank
+        else:
+            choice, sample = self._fit_many(source, codebook, decoder, plan, progress)
+            self.support_ = self.support_[sample]
+        self._keep_choice(choice)
+
+    def _fit_many(
+        self,
+        source: RowSource,
+        codebook: Codebook,
+        decoder: Decoder,
+        plan: Plan,
+        progress: Progress | None,
+    ) -> tuple[Choice, Array]:
+        """Train leaves and landmarks; return what was tried on a sample, and the rows of the decoder's sample."""
+        found = fit_many_rows(
+            source,
+            codebook,
+            decoder.decoder if isinstance(decoder, Pooled) else decoder,
+            plan,
+            self.plan_,
+            self._scaling,
+            landmarks=check_landmarks(self.n_landmarks, self.n_features_in_),
+            progress=progress,
+            n_jobs=self.n_jobs,
+        )
+        self.bank_ = found.bank
+        # The rows of the decoder's sample are as good as drawn by random numbers, of which they have the least.
+        n = int(source.class_counts.sum())
+        drawn = np.random.default_rng(found.bank.data.deal.seed).random(found.sample.size)
+        self.n_rows_, self._priorities = n, drawn * (found.sample.size / n)
+        return found.choice, found.sample
+
+    def _fit_source(
+        self, source: RowSource, classes: Array, progress: Progress | None = None
+    ) -> LSSVMClassifier:
+        """Fit to rows that are not in memory: in files, or on a cluster. They are never fitted exactly.
+
+        Parameters
+        ----------
+        source : RowSource
+            The rows.
+        classes : ndarray of shape (K,)
+            The class labels, ascending.
+        progress : callable or None
+            Called with every step; None: steps are shown if the estimator is verbose.
+        """
+        self.__dict__.pop("decoder_", None)
+        sample = source.sample(self._scaling.sample_rows).rows
+        self.classes_, self.n_features_in_ = classes, sample.X.shape[1]
+        self._weight_unit = getattr(source, "weight_unit", 1.0)
+        decoder = resolve_decoder(self.decoding, self._loss)
+        with shown(self.verbose if progress is None else 0) as shown_here:
+            progress = progress or shown_here
+            with blas_threads_for(sample.class_index.size):
+                codebook = self._resolved_codebook(sample, progress)
+            decoder.check(codebook)
+            self._divided, self._worker_memory = True, getattr(source, "worker_memory", None)
+            try:
+                decoder = self._planned(source.class_counts, self.n_features_in_, codebook, decoder)
+            finally:
+                del self._divided, self._worker_memory
+            if self.plan_.scale == "exact":
+                raise ValueError('rows that are not in memory cannot be fitted with scale="exact"')
+            plan = self._search_plan(
+                replace(sample, kernel=self._kernels[0].fitted(sample.X, sample.weights))
+            )
+            choice, self.support_ = self._fit_many(source, codebook, decoder, plan, progress)
+            self._trained_rows = self.support_
+            self._keep_choice(choice)
+            self.codebook_ = codebook
+            self.decoder_ = self._fit_decoder(decoder, self.bank_.data, SharedWork(keep=False), progress)
+        return self
+
+    @available_if(_grows)
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> LSSVMClassifier:
+        """Add rows to a model of landmarks (``scale="landmarks"``).
+
+        The first call is a `fit`: kernel, gamma and landmarks are chosen from its rows, which must have all classes.
+        Later calls add the statistics of their rows, and solve the machines and fit the decoder again: the result is
+        that of all rows together, in any order, but for the sample from which the decoder learns if there are more rows
+        than its size.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Further training rows, each of which counts as an observation of its own.
+        y : array-like of shape (n_samples,)
+            Their class labels.
+        classes : array-like of shape (K,) or None
+            All classes; not needed, since the first call must have rows of each.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights.
+
+        Returns
+        -------
+        self : LSSVMClassifier
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> from polymargin.datasets import make_waveform
+        >>> X, y = make_waveform(600, random_state=0)
+        >>> model = LSSVMClassifier(scale="landmarks", n_landmarks=50).partial_fit(X[:300], y[:300])
+        >>> model.partial_fit(X[300:], y[300:]).n_rows_
+        600
+        """
+        n = len(y)  # type: ignore[arg-type]
+        if not hasattr(self, "decoder_"):
+            if classes is not None and not np.isin(np.unique(np.asarray(classes)), np.asarray(y)).all():
+                raise ValueError("the first call of partial_fit must have rows of every class")
+            self.fit(X, y, sample_weight, np.arange(n))
+            return self
+        landmarks_of(self.bank_)
+        checked, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=False)
+        unknown = ~np.isin(y, self.classes_)
+        if unknown.any():
+            raise ValueError(
+                f"class {np.asarray(y)[unknown].tolist()[0]!r} was not among the rows of the first call"
+            )
+        if self.class_weight is not None:
+            raise ValueError("partial_fit takes no class_weight: multiply sample_weight by it instead")
+        weights = _check_sample_weight(sample_weight, checked, dtype=np.float64, ensure_non_negative=True)
+        kept = np.flatnonzero(weights)
+        rows = TrainingRows(
+            self.kernel_,
+            checked[kept],
+            np.searchsorted(self.classes_, np.asarray(y)[kept]),
+            weights[kept] / self._weight_unit,
+        )
+        assert isinstance(self.bank_, ScaledBank)
+        seed = self.bank_.data.deal.seed
+        priorities = np.random.default_rng([seed, self.n_rows_]).random(kept.size)
+        support = self.n_rows_ + kept
+        return self._add(rows, statistics_of(self.bank_, rows), priorities, support, weights.size)
+
+    @available_if(_grows)
+    def merge(self, other: LSSVMClassifier) -> LSSVMClassifier:
+        """Add the rows of another model of the same landmarks (``scale="landmarks"``) to this one.
+
+        Both must have the same feature map: give both the same ``n_landmarks`` (an array of rows), ``gamma``, and a
+        kernel that learns nothing from its rows, such as "rbf". No row is looked at again but the decoders' samples.
+
+        Parameters
+        ----------
+        other : LSSVMClassifier
+            The other model, which is not changed.
+
+        Returns
+        -------
+        self : LSSVMClassifier
+            The model of all rows of both.
+        """
+        check_is_fitted(self)
+        check_is_fitted(other)
+        (mine, _), (theirs, statistics) = landmarks_of(self.bank_), landmarks_of(other.bank_)
+        if not np.array_equal(self.classes_, other.classes_) or self.codebook_ != other.codebook_:
+            raise ValueError("models that are merged must have the same classes and the same codebook")
+        if not same_map(mine.features, theirs.features) or self._weight_unit != other._weight_unit:
+            raise ValueError(
+                "models that are merged must have the same feature map: give both the same landmarks "
+                '(n_landmarks=rows), the same gamma, and a kernel that learns nothing from its rows, such as "rbf"'
+            )
+        assert isinstance(other.bank_, ScaledBank)
+        rows = replace(other.bank_.data, kernel=self.kernel_)
+        support = self.n_rows_ + other.support_
+        return self._add(rows, statistics, other._priorities, support, other.n_rows_)
+
+    def _add(
+        self,
+        rows: TrainingRows,
+        statistics: ClassStatistics,
+        priorities: Array,
+        support: Array,
+        n_rows: int,
+    ) -> LSSVMClassifier:
+        """Add statistics of further rows, some of which join the decoder's sample: those of least priority."""
+        bank = self.bank_
+        assert isinstance(bank, ScaledBank)
+        decoder = resolve_decoder(self.decoding, self._loss)
+        judge = None
+        if decoder.learns_probabilities and not decoder.in_sample and self.selection == "loo":
+            assert isinstance(decoder, ProbabilisticDecoder)
+            judge = DecoderJudge(decoder)
+        known = landmarks_of(bank)[1]
+        together = np.concatenate([self._priorities, priorities])
+        kept = np.sort(np.argsort(together, kind="stable")[: self._scaling.decoder_rows])
+        data = joined_rows(bank.data, rows, kept, self.random_state)
+        settings = DEFAULT if self.search is None else self.search
+        C = None if self.C is None else self.C * self._weight_unit
+        arguments = C, judge, settings.significance
+        self.__dict__.pop("decoder_", None)
+        self.bank_ = solved_again(bank, known + statistics, data, *arguments)
+        self._priorities = together[kept]
+        self.support_ = np.concatenate([self.support_, support])[kept]
+        self.n_support_ = np.bincount(data.class_index, minlength=self.classes_.size)
+        self.n_rows_ += n_rows
+        self.decoder_ = self._fit_decoder(decoder, data, SharedWork(keep=False), None)
+        return self
+
+    def _keep_choice(self, choice: Choice) -> None:
+        """Set the attributes that tell what was tried."""
+        # C in the unit of the weights that were given, as `C_` is.
+        self.search_results_ = choice.table(self._weight_unit)
+        least: dict[str, float] = {}
+        for each in choice.candidates:
+            least[each.kernel.name] = min(each.loss, least.get(each.kernel.name, np.inf))
+        self.kernel_losses_ = least if len(least) > 1 else None
+        self.shrinkage_ = 1.0 if choice.chosen is None else choice.chosen.smaller
+        self.metric_results_ = None if choice.metric is None else choice.metric.table
+        self.feature_relevance_folds_ = None if choice.metric is None else choice.metric.fold_relevances
+        self.n_support_ = np.bincount(self.bank_.data.class_index, minlength=self.bank_.codebook.n_classes)
+
+    def _search_plan(self, data: TrainingRows) -> Plan:
+        """Return the parameters that concern the choice of the machines; raise ValueError if they do not fit."""
         if self.C is not None:
             check_positive("C", self.C, "or None to have it selected")
         if self.selection not in ("loo", "loo-exact", "gcv", "evidence", None):
@@ -291,7 +663,7 @@ default="one-vs-one"
         settings = DEFAULT if self.search is None else self.search
         if self.selection == "loo-exact":
             settings = replace(settings, operations=np.inf, converged=1e-6)
-        plan = Plan(
+        return Plan(
             tuple(kernels),
             C=None if self.C is None else self.C * self._weight_unit,
             gamma=gamma,
@@ -301,18 +673,6 @@ default="one-vs-one"
             noise_floor=check_noise_floor(self.noise_floor),
             learns_metric=self._learns_metric(kernels),
         )
-        choice = choose(data, codebook, decoder, plan, shared, progress, self.n_jobs)
-        self.bank_: LSSVMBank = choice.bank
-        # C in the unit of the weights that were given, as `C_` is.
-        self.search_results_ = choice.table(self._weight_unit)
-        least: dict[str, float] = {}
-        for each in choice.candidates:
-            least[each.kernel.name] = min(each.loss, least.get(each.kernel.name, np.inf))
-        self.kernel_losses_ = least if len(least) > 1 else None
-        self.shrinkage_ = 1.0 if choice.chosen is None else choice.chosen.smaller
-        self.metric_results_ = None if choice.metric is None else choice.metric.table
-        self.feature_relevance_folds_ = None if choice.metric is None else choice.metric.fold_relevances
-        self.n_support_ = np.bincount(data.class_index, minlength=codebook.n_classes)
 
     def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
         """Validate the input; the weights are divided by their mean, which multiplies a given C."""
@@ -329,7 +689,8 @@ default="one-vs-one"
     ) -> Decoder:
         if self.bank_.rounding_error > 10.0**-_LEAST_DIGITS:
             _warn_of_lost_digits(self.bank_.rounding_error, data.kernel)
-        fitted = super()._fit_decoder(decoder, data, shared, progress)
+        # Of many rows, the decoder learns from a sample.
+        fitted = super()._fit_decoder(decoder, self.bank_.data, shared, progress)
         self._cross_log_proba: Array | None = getattr(fitted, "cross_log_proba_", None)
         if self._cross_log_proba is None and decoder.learns_probabilities:
             assert isinstance(decoder, ProbabilisticDecoder)
@@ -340,7 +701,8 @@ default="one-vs-one"
                     self.codebook_, rows.outputs, rows.class_index, sample_weight=rows.weights
                 )
         # They are many numbers, and have served.
-        self.bank_ = replace(self.bank_, nested=None)
+        if isinstance(self.bank_, LSSVMBank):
+            self.bank_ = replace(self.bank_, nested=None)
         return fitted
 
     def _honest(self) -> tuple[DecoderRows, Array]:
@@ -388,7 +750,10 @@ default="one-vs-one"
         return self.bank_.training_outputs(honest=honest, workspace=shared.workspace(self.bank_.data))
 
     def _outputs(self, X: Any, *, variances: bool) -> Outputs:
-        return self.bank_.outputs(X, variances=variances)
+        bank = self.bank_
+        if self._gpu is None or variances or not (isinstance(bank, LSSVMBank) and bank.kernel.parts):
+            return bank.outputs(X, variances=variances)
+        return Outputs(device_margins(bank, X, self._gpu), "new", None, 1.0 / bank.zeta, bank.norms)
 
     def variances(self, X: ArrayLike) -> Array:
         """Return σ_z², the variance of every machine's output given the training rows (Van Gestel et al. 2002, eq. 12).
@@ -453,7 +818,7 @@ default="one-vs-one"
             raise AttributeError(
                 "the formula of this kernel is not known: only kernels with a name have relevances"
             )
-        return relevance(Expansion.of(self.bank_))
+        return relevance(Expansion.of(self._exact_bank))
 
     @property
     def feature_relevance_std_(self) -> Array | None:
@@ -462,39 +827,53 @@ default="one-vs-one"
         return spread(self.feature_relevance_folds_)
 
     @property
+    def _exact_bank(self) -> LSSVMBank:
+        """The exact machines: of all rows, or of the sample by which parameters were chosen."""
+        return self.bank_.pilot if isinstance(self.bank_, ScaledBank) else self.bank_
+
+    def _bank_of_all(self, name: str) -> LSSVMBank:
+        """Return the exact machines of all rows; raise AttributeError for leaves and landmarks."""
+        if isinstance(self.bank_, ScaledBank):
+            raise AttributeError(
+                f"{name} is known for exact machines only; those of leaves and landmarks are bank_.leaves and "
+                "bank_.landmarks"
+            )
+        return self.bank_
+
+    @property
     def C_(self) -> Array:
         """The regularisation of every machine, shape (L,)."""
-        return self.bank_.C / self._weight_unit
+        return self._exact_bank.C / self._weight_unit
 
     @property
     def gamma_(self) -> Array:
         """The kernel parameter of every machine, shape (L,)."""
-        return self.bank_.gamma
+        return self._exact_bank.gamma
 
     @property
     def mu_(self) -> Array:
         """The inverse prior variance of the weights of every machine, shape (L,)."""
-        return self.bank_.mu
+        return self._exact_bank.mu
 
     @property
     def zeta_(self) -> Array:
         """The inverse noise variance of every machine, shape (L,)."""
-        return self.bank_.zeta
+        return self._exact_bank.zeta
 
     @property
     def log_evidence_(self) -> Array:
         """The level-three log-evidence of every machine, shape (L,)."""
-        return self.bank_.log_evidence
+        return self._exact_bank.log_evidence
 
     @property
     def dual_coef_(self) -> Array:
         """The kernel coefficients of every machine, shape (L, n_support)."""
-        return self.bank_.dual_coef
+        return self._bank_of_all("dual_coef_").dual_coef
 
     @property
     def intercept_(self) -> Array:
         """The bias of every machine, shape (L,)."""
-        return self.bank_.intercept
+        return self._bank_of_all("intercept_").intercept
 
     @property
     def loo_margins_(self) -> Array:

@@ -138,7 +138,13 @@ def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
 
 
 def _rows(estimator: Any) -> Iterator[tuple[str, str]]:
-    """Yield how many rows there were, and how many of them became support vectors."""
+    """Yield how many rows there were, and how many of them became support vectors, or how they were divided."""
+    plan = getattr(estimator, "plan_", None)
+    if plan is not None and plan.scale != "exact":
+        yield "training rows", f"{estimator.n_rows_}"
+        yield "divided into", str(plan).partition(": ")[2]
+        yield "decoder learned from", f"{estimator.support_.size} of them"
+        return
     for place in ("_trained_rows", "support_", "_class_index"):
         if hasattr(estimator, place):
             n_rows = len(getattr(estimator, place))

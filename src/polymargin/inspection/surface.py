@@ -157,6 +157,11 @@ def selection_surface(
     bank, cross_validation = getattr(estimator, "bank_", None), getattr(estimator, "selection_", None)
     if isinstance(cross_validation, CrossValidation):
         return SelectionSurface.from_cross_validation(cross_validation, machine)
+    if hasattr(bank, "pilot"):
+        raise ValueError(
+            "leaves and landmarks have no surface of C and gamma: every leaf has its own; fit a sample of the rows with "
+            'scale="exact" to look at one'
+        )
     if not isinstance(bank, LSSVMBank):
         raise ValueError(_why_not(estimator))
     if n_C < 1 or n_gamma < 1:

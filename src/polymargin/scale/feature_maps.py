@@ -198,14 +198,14 @@ class ExplicitMap:
             The kernel, fitted to training rows.
         gamma : float
             The kernel's parameter.
-        X : ndarray of shape (n, d)
+        X : array or sparse matrix of shape (n, d)
             A sample of rows, for their unit.
 
         Returns
         -------
         ExplicitMap
         """
-        features = kernel.features(X)
+        features = kernel.features(X.toarray() if sparse.issparse(X) else X)
         scales = np.sqrt(features.powers(gamma))
         return cls(kernel, float(gamma), features.unit, scales, np.zeros(scales.size))
 

@@ -39,6 +39,8 @@ Array = NDArray[Any]
 #: The least number of rows of the sample for every leaf of the tree, so that medians of it cut all rows in two halves:
 #: leaves differ in size by some 20 %.
 _ROWS_PER_LEAF = 25
+#: The largest number of rows of that sample, which must fit into memory, whatever the number of leaves.
+_MOST_TREE_ROWS = 100_000
 #: An explicit feature map is used if it has at most so many times as many features as there may be landmarks.
 _EXPLICIT = 2.0
 
@@ -379,7 +381,7 @@ def _fit_leaves(
 ) -> tuple[LeafBank, Array, Array]:
     """Return the leaves, and the leave-one-out margins of the decoder's sample, twice (n, L)."""
     kernel, n_rows = pilot.bank.kernel, int(plan.leaf_share * plan.n_rows)
-    sample = source.sample(max(_ROWS_PER_LEAF * plan.n_leaves, 2 * settings.decoder_rows))
+    sample = source.sample(min(max(_ROWS_PER_LEAF * plan.n_leaves, settings.decoder_rows), _MOST_TREE_ROWS))
     # Cuts follow the outputs of the pilot's machines at rows that these have not seen, not the labels: what a cut
     # learns from the labels of its rows leaks into their leave-one-out outputs, by 0.014 nats a row on waveform.
     unseen = np.flatnonzero(~np.isin(sample.numbers, pilot.numbers))

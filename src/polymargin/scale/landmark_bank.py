@@ -28,8 +28,8 @@ from polymargin.solvers.leave_out import LeftOut
 
 Array = NDArray[Any]
 
-#: The candidate ridges 1/C, in multiples of the mean eigenvalue of the products, four to a decade.
-_RIDGES = 10.0 ** np.arange(-9.0, 2.01, 0.25)
+#: The candidate ridges 1/C, in multiples of the mean eigenvalue of the products, two to a decade.
+_RIDGES = 10.0 ** np.arange(-9.0, 2.01, 0.5)
 #: The least value of one minus a leverage: below, it is dominated by the rounding error of the leverage.
 _LEAST_REST = 1e-9
 #: A group that leaves less than this part of the weight is all that there is.
@@ -111,6 +111,8 @@ class LandmarkBank:
         """Return σ_z², of the weights of the features, and of what these leave out of the kernel, shape (n, L)."""
         if self.statistics is None:
             raise ValueError("variances need the statistics of the classes, which this model has not kept")
+        if np.isnan(self.mu).any():
+            raise ValueError("variances need sample weights that sum to two or more in every dichotomy")
         missing = self.features.missing(X)[:, np.newaxis] / self.mu
         spread = np.empty((X.shape[0], self.intercept.size))
         phi = self.features(X)
@@ -320,7 +322,9 @@ class _Machines:
         others = total - 1.0 - D
         logs = 2.0 * np.log(np.diagonal(lower)).sum() + others * np.log(ridge)
         inverses = float(np.square(np.tril(inverse)).sum()) + others / ridge
-        mu = (total - 1.0) / fit
+        mu, evidence = np.full((2, fit.size), np.nan)
+        if total > 1.0:  # else no degree of freedom is left to infer hyperparameters from
+            mu, evidence = (total - 1.0) / fit, log_evidence(total, ridge, fit, logs, inverses)
         return cls(
             total,
             mean,
@@ -331,7 +335,7 @@ class _Machines:
             np.sqrt(np.einsum("dl,dl->l", weights, weights)),
             mu,
             mu / ridge,
-            log_evidence(total, ridge, fit, logs, inverses),
+            evidence,
         )
 
     def left_out(self, group: DichotomyGroup, places: Array, phi: Array) -> tuple[Array, Array]:

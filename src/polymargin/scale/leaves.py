@@ -116,7 +116,8 @@ class LeafTraining:
         found = Restriction.of(self.codebook, present)
         exact = np.tile(found.constants, (n, 1))
         if found.codebook is None:
-            return Leaf(found.constants, found.columns, None), *self._without_lonely(rows, exact, exact.copy())
+            margins = self._without_lonely(rows, exact, exact.copy())
+            return Leaf(found.constants, found.columns, None), *margins
         own = replace(
             rows,
             kernel=self.kernel,
@@ -138,21 +139,22 @@ class LeafTraining:
         # What prediction does not need is dropped.
         kept = replace(own, dealt=None, groups=None, soft_labels=None)
         bank = replace(bank, data=kept, loo_margins=np.empty((0, found.columns.size)))
-        return Leaf(found.constants, found.columns, bank), *self._without_lonely(rows, exact, honest)
+        margins = self._without_lonely(rows, exact, honest)
+        return Leaf(found.constants, found.columns, bank), *margins
 
     def _without_lonely(self, rows: TrainingRows, exact: Array, honest: Array) -> tuple[Array, Array]:
         """Return the margins; zero where a row, or its group, has all that a leaf has of the classes of a column."""
-        owners: dict[int, list[int]] = {}
-        has = np.eye(self.codebook.n_classes)[rows.class_index] if rows.soft_labels is None else rows.soft_labels
+        soft, n_classes = rows.soft_labels, self.codebook.n_classes
+        has: Array = (np.eye(n_classes)[rows.class_index] if soft is None else soft) > 0.0
         groups = np.arange(len(has)) if rows.groups is None else rows.groups
+        owned: dict[int, list[int]] = {}
         for index in np.flatnonzero(has.any(axis=0)):
-            own = groups[has[:, index] > 0.0]
-            if (own == own[0]).all():
-                owners.setdefault(int(own[0]), []).append(int(index))
-        for owner, classes in owners.items():
-            others = has.any(axis=0)
-            others[classes] = False
-            unknown = ~self.codebook.matrix[others].any(axis=0)
+            owners = np.unique(groups[has[:, index]])
+            if owners.size == 1:
+                owned.setdefault(int(owners[0]), []).append(int(index))
+        for owner, classes in owned.items():
+            others = np.setdiff1d(np.flatnonzero(has.any(axis=0)), classes)
+            unknown = np.flatnonzero(~self.codebook.matrix[others].any(axis=0))
             own = np.flatnonzero(groups == owner)
             exact[np.ix_(own, unknown)] = honest[np.ix_(own, unknown)] = 0.0
         return exact, honest

@@ -43,9 +43,9 @@ class Tree:
     Examples
     --------
     >>> X = np.arange(8.0)[:, np.newaxis]
-    >>> tree = Tree.grow(X, X, leaf_rows=4, overlap=0.125)
+    >>> tree = Tree.grow(X, X, leaf_rows=5, overlap=0.125)
     >>> [(rows.tolist(), weights.round(2).tolist()) for rows, weights in tree.route(X)]
-    [([0, 1, 2, 3, 4], [1.0, 1.0, 1.0, 0.74, 0.26]), ([3, 4, 5, 6, 7], [0.26, 0.74, 1.0, 1.0, 1.0])]
+    [([0, 1, 2, 3, 4], [1.0, 1.0, 1.0, 0.84, 0.16]), ([3, 4, 5, 6, 7], [0.16, 0.84, 1.0, 1.0, 1.0])]
     """
 
     directions: Array
