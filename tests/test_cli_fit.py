@@ -369,9 +369,9 @@ def test_report(tmp_path, folder):
 def test_more_rows_than_memory_is_refused_before_they_are_read(monkeypatch, folder, tmp_path):
     monkeypatch.setattr(_memory, "available", lambda: 1e5)
     monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
-    result = run(folder / "flowers.csv", "-o", tmp_path / "m.skops")
+    result = run(folder / "flowers.csv", "-m", "kernel-logistic", "-o", tmp_path / "m.skops")
     assert result.exit_code == 1
-    assert "--model auto on 150 rows needs" in result.stderr
+    assert "--model kernel-logistic on 150 rows needs" in result.stderr
     assert "--sample 10000" in result.stderr
 
 

@@ -10,20 +10,28 @@ from typing import TYPE_CHECKING
 from polymargin.cli._progress import show_rows
 
 if TYPE_CHECKING:  # importing pandas at run time would make every command slow to start
-    from polymargin.tables import Examples
+    from polymargin.tables import Examples, Scan
 
-__all__ = ["files_read", "load_examples", "name_of", "names_file"]
+__all__ = ["files_read", "load_examples", "name_of", "names_file", "scan_file"]
 
 _ENDINGS = (".csv", ".gz", ".tsv", ".txt", ".parquet", ".pq")
 
 
 def names_file(data: str) -> bool:
-    """Tell whether a file is meant, even if it is not there, rather than a dataset by name.
+    """Tell whether a file, even if it is not there, or a folder is meant rather than a dataset by name.
 
     >>> names_file("my.csv"), names_file("wine")
     (True, False)
     """
-    return Path(data).is_file() or Path(data).suffix in _ENDINGS
+    path = Path(data)
+    return path.is_file() or path.suffix in _ENDINGS or _is_folder(path)
+
+
+def _is_folder(path: Path) -> bool:
+    """Tell whether a folder is meant; one that is called like a dataset needs a slash, as in ./wine."""
+    from polymargin import datasets
+
+    return path.is_dir() and (str(path) not in datasets.names())
 
 
 def name_of(data: str) -> str:
@@ -32,7 +40,7 @@ def name_of(data: str) -> str:
     >>> name_of("folder/my.csv.gz"), name_of("wine")
     ('my', 'wine')
     """
-    name = Path(data).name
+    name = Path(data).resolve().name if Path(data).is_dir() else Path(data).name
     return Path(name.removesuffix(".gz")).stem if names_file(data) else name
 
 
@@ -40,7 +48,22 @@ def files_read(data: str) -> list[Path]:
     """Return the files that are read for `data`: the file itself, or those of the dataset in the data folder."""
     from polymargin.datasets import data_files
 
-    return [Path(data)] if names_file(data) else data_files(data)
+    if not names_file(data):
+        return data_files(data)
+    if not Path(data).is_dir():
+        return [Path(data)]
+    from polymargin.tables import table_files
+
+    return table_files(data)
+
+
+def scan_file(data: str, target: str | None, drop: Sequence[str]) -> Scan:
+    """Look at all rows of a file or folder, with a bar."""
+    from polymargin import tables
+
+    table = tables.open_table(data)
+    with show_rows(f"looking at {table.path.name}") as progress:
+        return tables.scan_table(table, target, drop, progress)
 
 
 def load_examples(
@@ -54,6 +77,7 @@ def load_examples(
     seed: int = 0,
     max_categories: int = 100,
     check_rows: Callable[[int], None] = lambda n_rows: None,
+    scan: Scan | None = None,
 ) -> Examples:
     """Return the rows of a file, or of a dataset by name, with the columns that a kernel can use.
 
@@ -69,6 +93,8 @@ def load_examples(
         The most different texts of a column.
     check_rows : callable
         Called with the number of rows before they are read; may raise an error.
+    scan : Scan or None
+        What a look at all rows of the file has found, if there was one.
     """
     from polymargin import datasets, tables
 
@@ -80,11 +106,9 @@ def load_examples(
         examples = tables.sampled(tables.examples_of(datasets.load(data)), sample, seed)
         check_rows(examples.labels.size)
         return tables.choose_features(examples)
-    table = tables.open_table(data)
-    with show_rows(f"looking at {table.path.name}") as progress:
-        scan = tables.scan_table(table, target, drop, progress)
+    scan = scan_file(data, target, drop) if scan is None else scan
     check_rows(scan.n_labelled if sample is None else min(sample, scan.n_labelled))
-    with show_rows(f"reading {table.path.name}") as progress:
+    with show_rows(f"reading {scan.table.path.name}") as progress:
         examples = tables.read_examples(
             scan, weight=weight, group=group, sample=sample, seed=seed, progress=progress
         )

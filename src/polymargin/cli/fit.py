@@ -15,11 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from polymargin.cli._completion import data_files, one_of
-from polymargin.cli._console import check_outputs, fail, note, reported, results
-from polymargin.cli._data import files_read, load_examples, name_of
-from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, METRICS, MODELS, chosen, make_classifier
-from polymargin.cli._progress import duration, logged, show_steps
-from polymargin.cli._quality import Honest, by_folds, by_leave_one_out, scores
+from polymargin.cli._console import check_outputs, note, reported, results
+from polymargin.cli._data import files_read, load_examples, name_of, names_file, scan_file
+from polymargin.cli._fitted import document_of, honest_of, relevance_of, save_model, write_report
+from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, METRICS, MODELS, make_classifier
+from polymargin.cli._progress import duration, logged
+from polymargin.cli._streaming import STREAMING, Task, begun, fit_stream, is_large, parse_memory
 from polymargin.cli._warnings import noted
 
 if TYPE_CHECKING:  # importing pandas for good would make every command slow to start
@@ -37,7 +38,7 @@ def command(
     data: Annotated[
         str,
         typer.Argument(
-            help="A CSV file (.gz too) or Parquet file, or a dataset by name (wine, vehicle, ...).",
+            help="A CSV file (.gz too) or Parquet file, a folder of them, or a dataset by name (wine, vehicle, ...).",
             autocompletion=data_files,
         ),
     ],
@@ -97,6 +98,30 @@ def command(
     report: Annotated[
         Path | None, typer.Option("--report", help="Also write a page about the model to this HTML file.")
     ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            help="How much memory the fit may take beside the program itself, such as 500MB or 2GB; all that is free "
+            "unless given.",
+        ),
+    ] = None,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream",
+            help="Read the table in pieces, as is done without being told if it is too large for memory "
+            "(--model auto, ls-svm).",
+        ),
+    ] = False,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            "--work",
+            help="The folder for the parts of a fit that streams, beside the model file unless given. Killed, the same "
+            "command goes on where it stood; at the end they are removed.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Learn a model from a table, say how good it is, and save it.
@@ -106,9 +131,13 @@ def command(
     rows that it had not learned from: by leave-one-out, which comes with the fit of least-squares machines, or else in
     folds. The columns that the model depends on most are named: a sensitivity of the model, not a cause.
 
+    A table may be larger than memory: it is read twice and kept as numbers in a folder beside the model file, from
+    which the fit streams; a fit that was killed goes on where it stood.
+
     Examples: [bold]polymargin fit flowers.csv --target species -o flowers.model --report flowers.html[/bold],
     [bold]polymargin fit big.parquet --sample 5000 --drop id[/bold],
-    [bold]polymargin fit visits.csv --target diagnosis --groups patient[/bold]
+    [bold]polymargin fit visits.csv --target diagnosis --groups patient[/bold],
+    [bold]polymargin fit big-folder --memory 2GB -o big.model[/bold]
     """
     start = time.perf_counter()
     with reported():
@@ -119,29 +148,50 @@ def command(
         check_outputs([output, report], files_read(data))
         if groups is not None:
             _check_groups(model, classifier)
-        examples = load_examples(
-            data,
-            target,
-            drop=drop or (),
-            weight=weight,
-            group=groups,
-            sample=sample,
-            seed=seed,
-            max_categories=max_categories,
-            check_rows=_check_rows(model),
+        bound = None if memory is None else parse_memory(memory)
+        n_rows = None
+        task = Task(
+            data, output, work, target, tuple(drop or ()), weight, max_categories, seed, bound, classifier
         )
-        for line in (*examples.notes, *_small_classes(examples)):
-            note(line)
-        with noted() as notes:
-            pipeline = _fitted(classifier, examples)
+        scan = None
+        stream = stream or begun(task)  # killed, the same command goes on
+        if names_file(data) and sample is None and not stream:
+            scan = scan_file(data, target, task.drop)
+            stream = is_large(scan, task, model)
+        if stream:
+            _check_stream(model, data, groups, sample)
+            with noted() as notes:
+                streamed = fit_stream(task, scan)
+            pipeline, examples, honest = streamed.pipeline, streamed.examples, streamed.honest
+            n_rows = streamed.n_rows
+        else:
+            examples = load_examples(
+                data,
+                target,
+                drop=task.drop,
+                weight=weight,
+                group=groups,
+                sample=sample,
+                seed=seed,
+                max_categories=max_categories,
+                check_rows=_check_rows(model),
+                scan=scan,
+            )
+            for line in (*examples.notes, *_small_classes(examples)):
+                note(line)
+            with noted() as notes:
+                pipeline = _fitted(task.limited(), examples)
+            honest = honest_of(pipeline, examples, seed)
         examples = replace(examples, notes=(*examples.notes, *notes))
-        honest = _honest(pipeline, examples, seed)
-        relevance = _relevance(pipeline)
-        document = _document(model, pipeline, examples, honest, output, time.perf_counter() - start)
+        relevance = relevance_of(pipeline)
+        seconds = time.perf_counter() - start
+        document = document_of(model, pipeline, examples, honest, output, seconds, n_rows)
         document |= {} if relevance is None else {"relevance": relevance}
-        _save(pipeline, output, document)
+        save_model(pipeline, output, document)
         if report is not None:
-            document["report"] = str(_write_report(pipeline, examples, honest, report))
+            document["report"] = str(write_report(pipeline, examples, honest, report))
+        if stream:
+            streamed.folder.remove()
         if as_json:
             typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
         else:
@@ -154,21 +204,39 @@ def _check_rows(model: str) -> Callable[[int], None]:
     def check(n_rows: int) -> None:
         from polymargin import _memory
 
-        if model in (
-            "auto",
-            "kernel-logistic",
-        ):  # these look at all rows at once; the others know best themselves
+        if model == "kernel-logistic":  # it looks at all rows at once; the others know best themselves
             _memory.require(
                 48.0 * n_rows**2,
                 f"--model {model} on {n_rows} rows",
-                "learn from a sample (--sample 10000), or choose --model svm",
+                "learn from a sample (--sample 10000), or choose --model auto, which takes any number of rows",
             )
-        if model in ("auto", "kernel-logistic", "ls-svm") and n_rows > _MANY_ROWS:
-            note(
-                f"{n_rows} rows take long, the time grows with their cube; --sample 5000 is quick and often as good"
-            )
+            if n_rows > _MANY_ROWS:
+                note(
+                    f"{n_rows} rows take long, the time grows with their cube; --sample 5000 is quick and often as "
+                    "good, and --model auto takes any number of rows"
+                )
 
     return check
+
+
+def _check_stream(model: str, data: str, groups: str | None, sample: int | None) -> None:
+    """Refuse what a fit that streams cannot do, with what to do instead."""
+    if not names_file(data):
+        raise ValueError(
+            f"--stream is for files and folders; {data!r} is a dataset by name, which is in memory"
+        )
+    if model not in STREAMING:
+        raise ValueError(
+            f"--model {model} needs all rows in memory; choose --model {' or '.join(STREAMING)}, or learn from a "
+            "sample (--sample 10000)"
+        )
+    if sample is not None:
+        raise ValueError("--sample draws rows into memory; leave out --stream, or --sample")
+    if groups is not None:
+        raise ValueError(
+            "--groups needs all rows in memory, and a table that streams is too large for it: learn from a sample "
+            "(--sample 100000), keep one row of every group, or give the fit more memory (--memory)"
+        )
 
 
 def _check_groups(model: str, classifier: Any) -> None:
@@ -198,83 +266,6 @@ def _fitted(classifier: Any, examples: Examples) -> Any:
     with logged():
         pipeline.set_params(classifier__verbose=1).fit(examples.frame, examples.labels, **given)
     return pipeline.set_params(classifier__verbose=0)
-
-
-def _honest(pipeline: Any, examples: Examples, seed: int) -> Honest:
-    found = by_leave_one_out(pipeline[-1])
-    if found is not None:
-        return found
-    with show_steps("measuring the quality in folds") as advance:
-        return by_folds(pipeline, examples, seed, advance)
-
-
-def _document(
-    model: str, pipeline: Any, examples: Examples, honest: Honest, output: Path, seconds: float
-) -> dict[str, Any]:
-    """Return all that is printed and saved with the model, as plain JSON."""
-    from polymargin.tables import TableReader
-
-    class_index = np.searchsorted(pipeline.classes_, examples.labels)[honest.rows]
-    weights = None if examples.weights is None else examples.weights[honest.rows]
-    return {
-        "data": examples.name,
-        "target": examples.target,
-        "n_rows": int(examples.labels.size),
-        "columns": TableReader(pipeline).kinds,
-        "classes": pipeline.classes_.tolist(),
-        "n_features": int(pipeline[-1].n_features_in_),
-        **({} if examples.groups is None else {"n_groups": int(np.unique(examples.groups).size)}),
-        "notes": list(examples.notes),
-        "model": model,
-        "estimator": type(pipeline[-1]).__name__,
-        "chosen": chosen(pipeline[-1]),
-        "quality": {
-            "method": honest.method,
-            **scores(class_index, honest.predicted, honest.log_proba, weights, honest.cells),
-        },
-        "seconds": round(seconds, 3),
-        "file": str(output),
-    }
-
-
-def _relevance(pipeline: Any) -> dict[str, Any] | None:
-    """Return how much the model depends on every column, as plain JSON; None if it does not tell."""
-    from polymargin.inspection import feature_relevance
-
-    try:
-        found = feature_relevance(pipeline)
-    except AttributeError:
-        return None
-    return {**found.to_dict(), "negligible": list(found.negligible)}
-
-
-def _save(pipeline: Any, output: Path, document: dict[str, Any]) -> None:
-    import polymargin
-
-    try:
-        polymargin.save(pipeline, output, summary=document)
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror or error}")
-
-
-def _write_report(pipeline: Any, examples: Examples, honest: Honest, path: Path) -> Path:
-    from polymargin import report
-
-    if honest.log_proba is None:
-        raise ValueError("a report is about probabilities, and this decoding gives none; leave --report out")
-    summary = report.fit_summary(
-        pipeline,
-        examples.frame.iloc[honest.rows].reset_index(drop=True),
-        examples.labels[honest.rows],
-        title=f"{examples.name}: {examples.target}",
-        log_proba=honest.log_proba,
-        classes=pipeline.classes_,
-        notes=[*examples.notes, f"Probabilities of the training rows: {honest.method}."],
-        row_numbers=examples.row_numbers[honest.rows] + examples.first_row,
-        sample_weight=None if examples.weights is None else examples.weights[honest.rows],
-        cells=honest.cells,
-    )
-    return report.write_page(summary, path)
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -173,8 +173,27 @@ def _members(model: Any) -> dict[str, bytes]:
     return {SCHEMA: json.dumps(schema, ensure_ascii=False, separators=(",", ":")).encode(), **used}
 
 
+def pack_part(value: Any) -> bytes:
+    """Return the bytes of a file with an object of the types that models are made of, which need not be a model."""
+    return pack({"format": FORMAT, "versions": library_versions()}, _members(value))
+
+
+def unpack_part(data: bytes) -> Any:
+    """Return the object that `pack_part` made bytes of; raise ModelFileError if they are damaged."""
+    return _object(data)[0]
+
+
 def _loaded(data: bytes) -> Any:
     """Return the model from the bytes of a file."""
+    model, manifest = _object(data)
+    if not isinstance(model, BaseEstimator):
+        raise ModelFileError(f"it holds no model but an object of the type {type(model).__name__}")
+    _warn_of_other_release(manifest)
+    return model
+
+
+def _object(data: bytes) -> tuple[Any, dict[str, Any]]:
+    """Return the object of a file, which is checked, and its manifest."""
     archive = open_archive(data)
     manifest = read_manifest(archive)
     _check_format(manifest)
@@ -187,10 +206,7 @@ def _loaded(data: bytes) -> Any:
         raise
     except PARSER_ERRORS as error:
         raise ModelFileError(f"its objects cannot be made: {error}{_other_version(manifest)}") from error
-    if not isinstance(model, BaseEstimator):
-        raise ModelFileError(f"it holds no model but an object of the type {type(model).__name__}")
-    _warn_of_other_release(manifest)
-    return model
+    return model, manifest
 
 
 def _check_format(manifest: Mapping[str, Any]) -> None:

@@ -85,6 +85,10 @@ def _labels(classes: Any) -> list[Any] | None:
 
 def _n_rows(estimator: Any) -> int | None:
     """Return the number of training rows that count, where an estimator tells."""
+    for each in (estimator, *estimator.__dict__.get("members_", ())):
+        plan = getattr(each, "plan_", None)
+        if plan is not None and plan.scale != "exact":  # the others are a sample
+            return int(plan.n_rows)
     for name in ("_trained_rows", "loo_log_proba_"):
         rows = estimator.__dict__.get(name)
         if rows is not None:

@@ -23,10 +23,11 @@ except ImportError as error:
 from polymargin.tables._cells import Kind
 from polymargin.tables._examples import Examples, examples_of, read_examples, sampled
 from polymargin.tables._features import choose_features
-from polymargin.tables._files import Batch, Table, open_table
+from polymargin.tables._files import Batch, Table, open_table, table_files
 from polymargin.tables._labels import class_indices, label_texts, typed_labels
 from polymargin.tables._pipeline import TableReader, preparation
 from polymargin.tables._scan import Scan, scan_table
+from polymargin.tables._stored import StoredTable, store_table
 from polymargin.tables._writing import Format, format_of, writing
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Format",
     "Kind",
     "Scan",
+    "StoredTable",
     "Table",
     "TableReader",
     "choose_features",
@@ -47,6 +49,8 @@ __all__ = [
     "read_examples",
     "sampled",
     "scan_table",
+    "store_table",
+    "table_files",
     "typed_labels",
     "writing",
 ]

@@ -179,8 +179,7 @@ def read_examples(
     1   120.0   None
     2     NaN    red
     """
-    if weight is not None and weight not in scan.kinds:
-        raise ValueError(f"there is no column {weight!r} for the weights; there are {', '.join(scan.kinds)}")
+    check_weight(scan, weight)
     if group is not None and group not in scan.kinds:
         raise ValueError(f"there is no column {group!r} for the groups; there are {', '.join(scan.kinds)}")
     if group is not None and group == weight:
@@ -212,7 +211,7 @@ def read_examples(
     row_numbers = np.concatenate(places)
     extras = {"row": row_numbers + scan.table.first_row}
     if weight is not None:
-        extras["weight"] = _weights(scan, frame.pop(weight), row_numbers)
+        extras["weight"] = checked_weights(scan, frame.pop(weight), row_numbers)
     if group is not None:
         extras["group"] = _groups(scan, group, np.concatenate(group_texts), row_numbers)
     return Examples(
@@ -226,8 +225,14 @@ def read_examples(
         unlabelled=sum(scan.unlabelled.values()),
         target=scan.target,
         first_row=scan.table.first_row,
-        notes=tuple(_notes(scan, chosen, infinite)),
+        notes=tuple(notes_on_rows(scan, chosen, infinite)),
     )
+
+
+def check_weight(scan: Scan, weight: str | None) -> None:
+    """Raise ValueError if the table has no such column for the weights."""
+    if weight is not None and weight not in scan.kinds:
+        raise ValueError(f"there is no column {weight!r} for the weights; there are {', '.join(scan.kinds)}")
 
 
 def frame_of(
@@ -313,7 +318,8 @@ def _share_out(counts: Mapping[str, int], sample: int | None) -> dict[str, int]:
     return shares
 
 
-def _weights(scan: Scan, column: pd.Series, row_numbers: Array) -> Array:
+def checked_weights(scan: Scan, column: pd.Series, row_numbers: Array) -> Array:
+    """Return the weights; raise ValueError if one is missing or negative."""
     if holds_texts(column):
         raise ValueError(f"the weights {column.name!r} are texts, not numbers")
     values = column.to_numpy()
@@ -332,7 +338,8 @@ def _groups(scan: Scan, name: str, values: Array, row_numbers: Array) -> Array:
     return values.astype(str)
 
 
-def _notes(scan: Scan, chosen: Mapping[str, int], infinite: Mapping[str, int]) -> Iterator[str]:
+def notes_on_rows(scan: Scan, chosen: Mapping[str, int], infinite: Mapping[str, int]) -> Iterator[str]:
+    """Yield which rows are left out, or drawn, and what counts as missing."""
     if scan.unlabelled:
         kinds = ", ".join(f"{text!r}: {count}" for text, count in scan.unlabelled.items())
         count = sum(scan.unlabelled.values())

@@ -13,7 +13,8 @@ from polymargin.tables._cells import holds_texts
 from polymargin.tables._examples import Examples
 from polymargin.tables._scan import Scan
 
-_NAMED_ROWS = 20
+#: Of fewer rows nothing is said about identifiers and numbers of rows.
+NAMED_ROWS = 20
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,.' ]\d{3})+(?:[.,]\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
@@ -56,13 +57,13 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
     """
     notes = list(examples.notes)
     if scan is not None:
-        notes += _notes_on_dates(scan)
+        notes += notes_on_dates(scan)
     kept = []
     for name in examples.frame:
         column = examples.frame[name]
         first_text = "" if scan is None else scan.first_texts.get(name, (0, ""))[1]
         if holds_texts(column) and first_text:
-            notes += _notes_on_numbers(name, first_text)
+            notes += notes_on_numbers(name, first_text)
         reason = (
             _wrong_with_texts(column, max_categories, scan)
             if holds_texts(column)
@@ -71,10 +72,7 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
         if reason is None:
             kept.append(name)
             if _numbers_the_rows(column, examples.row_numbers):
-                notes.append(
-                    f"column {name!r} rises from row to row, as a number of the row does; if it is one, leave it out: "
-                    f"--drop {name}"
-                )
+                notes.append(note_on_rising(name))
         else:
             notes.append(f"column {name!r} is left out: {reason}")
     if not kept:
@@ -83,18 +81,26 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
     return replace(examples.select(kept), notes=tuple(notes))
 
 
+def note_on_rising(name: str) -> str:
+    """Return what is said of a column whose whole numbers rise from row to row."""
+    return (
+        f"column {name!r} rises from row to row, as a number of the row does; if it is one, leave it out: "
+        f"--drop {name}"
+    )
+
+
 def _wrong_with_numbers(column: pd.Series, row_numbers: np.ndarray) -> str | None:
     values = column.dropna()
     if values.nunique() < 2:
         return "it is empty" if values.empty else "it is constant"
-    if len(values) == len(row_numbers) >= _NAMED_ROWS and np.ptp(values.to_numpy() - row_numbers) == 0:
+    if len(values) == len(row_numbers) >= NAMED_ROWS and np.ptp(values.to_numpy() - row_numbers) == 0:
         return "it counts the rows"
     return None
 
 
 def _numbers_the_rows(column: pd.Series, row_numbers: np.ndarray) -> bool:
     """Tell whether every row has a larger whole number than those before it."""
-    if holds_texts(column) or len(row_numbers) < _NAMED_ROWS:
+    if holds_texts(column) or len(row_numbers) < NAMED_ROWS:
         return False
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)[np.argsort(row_numbers)]
     return bool((np.diff(values) > 0).all() and (values == np.floor(values)).all())
@@ -105,7 +111,7 @@ def _wrong_with_texts(column: pd.Series, most: int, scan: Scan | None) -> str | 
     n_different = values.nunique()
     if n_different == 0 or (n_different == 1 and len(values) == len(column)):
         return "it is empty" if n_different == 0 else "it is constant"
-    if n_different == len(values) >= _NAMED_ROWS:
+    if n_different == len(values) >= NAMED_ROWS:
         return "it has a different text in every row, like an identifier"
     if n_different > most:
         reason = f"it has {n_different} different texts, more than {most} (--max-categories); group them"
@@ -116,7 +122,8 @@ def _wrong_with_texts(column: pd.Series, most: int, scan: Scan | None) -> str | 
     return None
 
 
-def _notes_on_dates(scan: Scan) -> Iterator[str]:
+def notes_on_dates(scan: Scan) -> Iterator[str]:
+    """Yield why columns that hold neither numbers nor texts are left out."""
     for name, kind in scan.kinds.items():
         if kind == "date":
             yield f"column {name!r} is left out: it holds dates; make numbers of them, such as ages or months"
@@ -124,7 +131,8 @@ def _notes_on_dates(scan: Scan) -> Iterator[str]:
             yield f"column {name!r} is left out: it holds neither numbers nor texts"
 
 
-def _notes_on_numbers(name: str, text: str) -> Iterator[str]:
+def notes_on_numbers(name: str, text: str) -> Iterator[str]:
+    """Yield why a text that looks like a number is none."""
     if _GROUPED.fullmatch(text):
         yield f"column {name!r} is read as text: {text!r} has thousands separators; write numbers without them"
     elif _DECIMAL_COMMA.fullmatch(text):

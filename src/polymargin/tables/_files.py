@@ -1,4 +1,4 @@
-"""Files of rows, read in batches: CSV (perhaps compressed) and Parquet."""
+"""Files of rows, read in batches: CSV (perhaps compressed), Parquet, and folders of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ import pyarrow.parquet
 
 from polymargin.tables._records import read_header, read_records
 
-__all__ = ["Batch", "Table", "open_table"]
+__all__ = ["Batch", "Table", "open_table", "table_files"]
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 #: So much of a CSV file is read at a time, and no row may be longer; so much more for every so many columns.
 _BLOCK_BYTES, _COLUMNS_PER_BLOCK, _LARGEST_BLOCK = 2**20, 1000, 2**28
 _ROWS = 20_000
+#: The files of a folder that are read.
+_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq")
 #: What Arrow raises for files that are damaged, or that it cannot read.
 _ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError, pa.ArrowTypeError, OSError)
 
@@ -141,13 +143,14 @@ class Table(ABC):
 
 
 def open_table(path: str | Path) -> Table:
-    """Return a CSV or Parquet file as a table; its first bytes tell which.
+    """Return a CSV or Parquet file, or a folder of such files, as a table; its first bytes tell which a file is.
 
     Parameters
     ----------
     path : str or Path
         A CSV file in UTF-8 with a header row, its fields separated by commas, semicolons or tabs, perhaps compressed
-        by gzip; or a Parquet file.
+        by gzip; or a Parquet file; or a folder of them, whose files have the same columns and are read in the order of
+        their names.
 
     Returns
     -------
@@ -171,7 +174,7 @@ def open_table(path: str | Path) -> Table:
     """
     path = Path(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder, not a file")
+        return _FolderTable(path)
     with path.open("rb") as stream:
         beginning = stream.read(4)
     if beginning == _PARQUET:
@@ -179,6 +182,30 @@ def open_table(path: str | Path) -> Table:
     if beginning == _ZIP:
         raise ValueError(f"{path.name} is a zip archive or a spreadsheet; save it as CSV or Parquet")
     return _CsvTable(path, compressed=beginning.startswith(_GZIP))
+
+
+def table_files(path: str | Path) -> list[Path]:
+    """Return the files that a table is read from: the file itself, or those of a folder.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file or a folder.
+
+    Returns
+    -------
+    list of Path
+        In the order in which they are read. Of a folder: files that end in .csv, .tsv, .parquet or .pq, the first two
+        perhaps in .gz besides, but for those that begin with a point or an underscore.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        file
+        for file in path.iterdir()
+        if file.name.lower().endswith(_ENDINGS) and not file.name.startswith((".", "_")) and file.is_file()
+    )
 
 
 class _CsvTable(Table):
@@ -256,6 +283,44 @@ class _ParquetTable(Table):
                     yield _without_views(cells.select(list(columns))), done / total
             except _ARROW_ERRORS as error:
                 raise ValueError(_bad_parquet(self.path, error)) from None
+
+
+class _FolderTable(Table):
+    """The rows of all files of a folder, one file after the other."""
+
+    def __init__(self, path: Path) -> None:
+        files = table_files(path)
+        if not files:
+            raise ValueError(
+                f"the folder {path} holds no files that end in {', '.join(_ENDINGS)}; name one that does"
+            )
+        self._tables = [open_table(file) for file in files]
+        self._starts: dict[int, int] = {}
+        first = self._tables[0]
+        super().__init__(path, first.columns)
+        for table in self._tables[1:]:
+            if sorted(table.columns) != sorted(first.columns):
+                other = sorted(set(table.columns) ^ set(first.columns))
+                raise ValueError(
+                    f"the files of {path} must have the same columns, but {first.path.name} and {table.path.name} "
+                    f"differ in {_listed(other) if other else 'how often a name occurs'}"
+                )
+
+    def row(self, number: int) -> str:
+        """Return how messages refer to a row: by its file, and its number there."""
+        place = max((place for place, start in self._starts.items() if start <= number), default=0)
+        table = self._tables[place]
+        return f"{table.path.name}, {table.row(number - self._starts.get(place, 0))}"
+
+    def _batches(self, columns: Sequence[str], max_rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
+        sizes = [table.path.stat().st_size for table in self._tables]
+        total, before, n_rows = max(1, sum(sizes)), 0, 0
+        for place, (table, size) in enumerate(zip(self._tables, sizes, strict=True)):
+            self._starts[place] = n_rows
+            for cells, share in table._batches(columns, max_rows):
+                n_rows += cells.num_rows
+                yield cells, (before + share * size) / total
+            before += size
 
 
 def _without_views(cells: pa.RecordBatch) -> pa.RecordBatch:
