@@ -7,7 +7,8 @@ step to the last:
     onnx_model = polymargin.onnx.to_onnx(model)
     Path("model.onnx").write_bytes(onnx_model.SerializeToString())
 
-On the command line it is ``polymargin export``. Kernels given as functions or as matrices cannot be exported.
+On the command line it is ``polymargin export``. Kernels given as functions or as matrices cannot be exported, nor can
+more than a gigabyte of leaves (``scale="leaves"`` or ``"both"``).
 """
 
 from __future__ import annotations

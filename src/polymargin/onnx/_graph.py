@@ -8,6 +8,7 @@ terms of opposite signs meet in distances and in kernel expansions.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ Array = NDArray[Any]
 __all__ = ["Graph", "Value"]
 
 #: Reductions that take their axes as an input from this operator set on; before they were an attribute.
-_AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMin": 18, "ReduceLogSumExp": 18}
+_AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMin": 18, "ReduceMean": 18, "ReduceLogSumExp": 18}
 #: A value that was multiplied with a number.
 _SCALED = "scaled"
 
@@ -79,12 +80,12 @@ class Graph:
         if self.outer is not None:  # a loop sees the constants around it
             return Value(self, self.outer.constant(array).name)
         if array.dtype.kind not in "OUSib":
-            array = array.astype(np.float64)
+            array = array.astype(np.float64, copy=False)
         array = np.asarray(array, order="C")
         key = (
             array.dtype.str,
             array.shape,
-            tuple(array.ravel()) if array.dtype.hasobject else array.tobytes(),
+            tuple(array.ravel()) if array.dtype.hasobject else sha256(array.data).digest(),
         )
         if key not in self.memo:
             tensor = numpy_helper.from_array(array.astype(object) if array.dtype.kind in "US" else array)
@@ -98,6 +99,10 @@ class Graph:
             self.memo[key] = Value(self, name)
         return self.memo[key]
 
+    def borrowed(self, value: Value) -> Value:
+        """Return a value of the graph around this one, for use in the body of a loop, see `loop`."""
+        return Value(self, value.name)
+
     def reduce(self, kind: str, value: Value, axis: int, keepdims: bool) -> Value:
         """Add a reduction along an axis."""
         if self.opset >= _AXES_AS_INPUT[kind]:
@@ -106,7 +111,7 @@ class Graph:
 
     def loop(
         self,
-        limit: int,
+        limit: int | Value,
         states: Sequence[Any],
         body: Callable[..., Sequence[Value]],
         *,
@@ -116,10 +121,11 @@ class Graph:
 
         Parameters
         ----------
-        limit : int
+        limit : int or Value
             The number of rounds, at most.
         states : sequence of Value
-            What the loop starts with. Its body sees nothing of the graph but these and constants.
+            What the loop starts with. Its body sees constants, these, and what they or the limit are computed from, if
+            it is `borrowed`; nothing else of the graph, as skl2onnx sorts nodes without a look into bodies.
         body : callable
             Is given the number of the round and the states; returns the states after it.
         until : callable or None
@@ -139,10 +145,14 @@ class Graph:
             ],
             [(more, TensorProto.BOOL), *((s, TensorProto.DOUBLE) for s in after)],
         )
-        return self.ops("Loop", np.array(limit), np.array(True), *states, n_outputs=len(before), body=proto)
+        rounds = limit if isinstance(limit, Value) else np.array(limit)
+        return self.ops("Loop", rounds, np.array(True), *states, n_outputs=len(before), body=proto)
 
-    def each_row(self, rows: Value, length: int, body: Callable[[Value], Value]) -> Value:
-        """Return what ``body`` makes of every row and of constants, a vector of this length; shape (n, length)."""
+    def each_row(self, rows: Value, length: int | None, body: Callable[[Value], Value]) -> Value:
+        """Return what ``body`` makes of every row and of constants, a vector of this length; shape (n, length).
+
+        The length is None where it is not known before.
+        """
         inside = Graph(self.scope, self.container, outer=self)
         row = Value(inside, self._unique("row"))
         result = inside.op("Identity", body(row))
@@ -153,13 +163,13 @@ class Graph:
         self,
         inputs: list[tuple[Value, int]],
         outputs: list[tuple[Value, int]],
-        shape: list[int] | None = None,
+        shape: list[int | None] | None = None,
     ) -> GraphProto:
         """Return the nodes as the body of a loop; doubles that come out have this shape, all else are scalars."""
         # skl2onnx does not look into bodies, and would declare an older operator set if it could do with one.
         self.container.node_domain_version_pair_sets.add(("", self.opset))
 
-        def infos(values: list[tuple[Value, int]], shape: list[int] | None) -> list[Any]:
+        def infos(values: list[tuple[Value, int]], shape: list[int | None] | None) -> list[Any]:
             return [
                 helper.make_tensor_value_info(value.name, kind, shape if kind == TensorProto.DOUBLE else [])
                 for value, kind in values
@@ -308,6 +318,10 @@ class Value:
         """Return sums along an axis."""
         return self.graph.reduce("ReduceSum", self, axis, keepdims)
 
+    def mean(self, axis: int = 1, *, keepdims: bool = False) -> Value:
+        """Return means along an axis."""
+        return self.graph.reduce("ReduceMean", self, axis, keepdims)
+
     def max(self, axis: int = 1, *, keepdims: bool = False) -> Value:
         """Return maxima along an axis."""
         return self.graph.reduce("ReduceMax", self, axis, keepdims)
@@ -335,6 +349,15 @@ class Value:
     def transposed(self, *axes: int) -> Value:
         """Return the value with its axes in another order."""
         return self.graph.op("Transpose", self, perm=list(axes))
+
+    @property
+    def T(self) -> Value:
+        """The transpose of a matrix."""
+        return self.transposed(1, 0)
+
+    def part(self, start: Value, end: Value) -> Value:
+        """Return what is between two places along the first axis, which are integers of shape (1,)."""
+        return self.graph.op("Slice", self, start, end)
 
     def with_axis(self, *axes: int) -> Value:
         """Return the value with new axes of length one."""

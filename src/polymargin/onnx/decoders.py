@@ -5,7 +5,7 @@ A decoder that is not here gets a function of its own in `CONVERTERS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,16 +28,17 @@ from polymargin.decoders import (
     Stack,
     Votes,
 )
-from polymargin.decoders.argmax import one_vs_rest, positive_ratio
+from polymargin.decoders.argmax import one_vs_rest
 from polymargin.decoders.coupled_softmax import SMALLEST_OUTPUT
 from polymargin.decoders.coupling import SMALLEST_PROBABILITY
 from polymargin.decoders.loss import LOSSES
+from polymargin.decoders.pooled import Pooled
 from polymargin.onnx._graph import Array, Value
 from polymargin.onnx.coupling import bradley_terry, couple
 from polymargin.onnx.machines import GraphOutputs
 from polymargin.onnx.stack import stack
 
-__all__ = ["CONVERTERS", "decoder_scores"]
+__all__ = ["CONVERTERS", "decoder_scores", "log_pool", "reweighted"]
 
 
 def decoder_scores(decoder: Decoder, outputs: GraphOutputs) -> Value:
@@ -196,7 +197,7 @@ def argmax(decoder: Argmax, outputs: GraphOutputs) -> Value:
     """Return every class's own output, scaled."""
     margins = outputs.margins
     if decoder.scale == "norm":
-        margins = margins * positive_ratio(np.ones_like(outputs.norms), outputs.norms)
+        margins = outputs.over_norms()
     elif decoder.scale_ is not None:
         margins = margins * decoder.scale_
     if decoder.codebook_.n_classes == 2:
@@ -232,6 +233,24 @@ def dag(decoder: Dag, outputs: GraphOutputs) -> Value:
     return scores + (n_classes - 1.0) * first.equals(classes).as_double()
 
 
+def pooled(decoder: Pooled, outputs: GraphOutputs) -> Value:
+    """Return the pool of what the decoder of every kind of machines says of its columns."""
+    columns = np.split(np.arange(decoder.n_parts * decoder.codebook_.n_columns), decoder.n_parts)
+    parts = [
+        decoder_scores(each, GraphOutputs(outputs.margins.take(places), None, None, None))
+        for each, places in zip(decoder.decoders_, columns, strict=True)
+    ]
+    return reweighted(log_pool(parts, decoder.weights_, decoder.log_prior_), decoder.prior_shift_)
+
+
+def log_pool(log_probas: Sequence[Value], weights: Array, log_prior: Array) -> Value:
+    """Return the log-linear pool of several log-probabilities, see `polymargin.solvers.pooling.pooled`."""
+    logits = log_probas[0] * float(weights[0])
+    for log_p, weight in zip(log_probas[1:], weights[1:], strict=True):
+        logits = logits + log_p * float(weight)
+    return (logits + (1.0 - float(weights.sum())) * log_prior).log_softmax()
+
+
 def _codewords(codebook: Codebook) -> Array:
     """Return the codewords as the columns of a matrix, shape (L, K)."""
     return codebook.matrix.T.astype(np.float64)
@@ -253,6 +272,7 @@ CONVERTERS: dict[type[Decoder], Callable[[Any, GraphOutputs], Value]] = {
     Loss: loss,
     Mixture: mixture,
     PlainSoftmax: plain_softmax,
+    Pooled: pooled,
     Softmax: softmax,
     Stack: stack,
     Votes: votes,

@@ -29,11 +29,13 @@ from polymargin.estimators import (
     SVMClassifier,
 )
 from polymargin.estimators._flow import DichotomyClassifier
-from polymargin.inspection.members import member_name
+from polymargin.inspection.members import kernel_members, member_name
 from polymargin.onnx import densities
 from polymargin.onnx._graph import Array, Graph, Value
-from polymargin.onnx.decoders import decoder_scores, reweighted
+from polymargin.onnx.decoders import decoder_scores, log_pool, reweighted
 from polymargin.onnx.machines import expansion, machine_outputs
+from polymargin.onnx.scale import check_size, scaled_outputs
+from polymargin.scale.bank import ScaledBank
 
 __all__ = ["OLDEST_OPSET", "register"]
 
@@ -49,8 +51,9 @@ _OPTIONS = {
 
 def dichotomies(model: DichotomyClassifier, x: Value) -> tuple[Value, Value]:
     """Return what gives the label (probabilities, or scores where there are none), and the decision function."""
-    decoder = model.decoder_
-    outputs = machine_outputs(x, model.bank_, variances=decoder.needs_variances)
+    decoder, bank = model.decoder_, model.bank_
+    outputs_of = scaled_outputs if isinstance(bank, ScaledBank) else machine_outputs
+    outputs = outputs_of(x, bank, variances=decoder.needs_variances)
     scores = decoder_scores(decoder, outputs)
     if decoder.probabilistic:
         return scores.exp(), scores
@@ -66,11 +69,7 @@ def pool(model: AutoKernelClassifier, x: Value) -> tuple[Value, Value]:
         dichotomies(member, x)[1] if isinstance(member, LSSVMClassifier) else _foreign(member, model, x)
         for member in model.members_
     ]
-    logits = members[0] * float(model.weights_[0])
-    for member, weight in zip(members[1:], model.weights_[1:], strict=True):
-        logits = logits + member * float(weight)
-    logits = logits + (1.0 - float(model.weights_.sum())) * model.log_prior_
-    log_p = reweighted(logits.log_softmax(), model.prior_shift_)
+    log_p = reweighted(log_pool(members, model.weights_, model.log_prior_), model.prior_shift_)
     return log_p.exp(), log_p
 
 
@@ -179,6 +178,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     if container.target_opset < OLDEST_OPSET:
         raise ValueError(f"the models of polymargin need opset {OLDEST_OPSET} or newer")
     model = operator.raw_operator
+    check_size([getattr(member, "bank_", None) for member in kernel_members(model)])
     graph = Graph(scope, container)
     x = graph.rows(operator.inputs[0].full_name)
     deciding, scores = CONVERTERS[type(model)](model, x)

@@ -19,6 +19,8 @@ __all__ = [
     "cityblock",
     "dense",
     "features",
+    "parts",
+    "scaled",
     "squared_distances",
     "take",
 ]
@@ -29,12 +31,15 @@ _NAMES = "linear, poly, rbf, laplacian, exponential or blend"
 
 
 def base(kernel: Kernel, x: Value, rows: Any) -> Base:
-    """Return the base matrices between new rows and training rows; each is computed once in a graph."""
-    x, rows = _scaled(kernel, x), kernel.scaled(dense(rows))
-    return tuple(_part(kind, kernel.centre, x, rows) for kind in _parts(kernel))
+    """Return the base matrices between new rows and training rows; each is computed once in a graph.
+
+    Training rows that are values of the graph are rows as the kernel compares them.
+    """
+    x, rows = scaled(kernel, x), rows if isinstance(rows, Value) else kernel.scaled(dense(rows))
+    return tuple(_part(kind, kernel.centre, x, rows) for kind in parts(kernel))
 
 
-def _scaled(kernel: Kernel, x: Value) -> Value:
+def scaled(kernel: Kernel, x: Value) -> Value:
     """Return new rows as the kernel compares them; once in a graph."""
     if not isinstance(kernel, Scaled):
         return x
@@ -65,16 +70,17 @@ def _ranked(columns: Ranks, x: Value) -> Value:
     return x.graph.each_row(x, len(places), ranked)
 
 
-def _part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
+def _part(kind: str, centre: Array | None, x: Value, rows: Array | Value) -> Value:
     of_centre = None if centre is None else centre.tobytes()
-    key = ("base", kind, of_centre, x.name, rows.shape, rows.tobytes())
+    of_rows = rows.name if isinstance(rows, Value) else (rows.shape, rows.tobytes())
+    key = ("base", kind, of_centre, x.name, of_rows)
     memo = x.graph.memo
     if key not in memo:
         memo[key] = _new_part(kind, centre, x, rows)
     return memo[key]
 
 
-def _parts(kernel: Kernel) -> tuple[str, ...]:
+def parts(kernel: Kernel) -> tuple[str, ...]:
     """Return which base matrices a kernel has, or refuse it."""
     if kernel.parts:
         return kernel.parts
@@ -89,7 +95,7 @@ def _parts(kernel: Kernel) -> tuple[str, ...]:
     raise ValueError(f"no ONNX form of the kernel {kernel!r} is known; choose {_NAMES}")
 
 
-def _new_part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
+def _new_part(kind: str, centre: Array | None, x: Value, rows: Any) -> Value:
     match kind:
         case "products":
             return x @ rows.T if centre is None else (x - centre) @ (rows - centre).T
@@ -98,7 +104,7 @@ def _new_part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
             mean = rows.mean(axis=0)
             moved, fixed = x - mean, rows - mean
             products = moved @ (-2.0 * fixed.T)
-            norms = np.einsum("ij,ij->i", fixed, fixed)
+            norms = (fixed * fixed).sum(axis=1)
             return (products + moved.square().sum(keepdims=True) + norms).at_least(0.0)
         case "distances":
             # Without cancellation: the square root would magnify it.
@@ -107,9 +113,9 @@ def _new_part(kind: str, centre: Array | None, x: Value, rows: Array) -> Value:
             return cityblock(x, rows)
 
 
-def features(kernel: Kernel, x: Value, d: int, unit: float) -> Value:
+def features(kernel: Kernel, x: Value, d: int, unit: float | Value) -> Value:
     """Return the features of new rows of d columns, shape (n, D), as `Kernel.features` does; once in a graph."""
-    x, terms = _scaled(kernel, x), kernel.feature_terms(d)
+    x, terms = scaled(kernel, x), kernel.feature_terms(d)
     if terms is None:
         return x
     centre = None if kernel.centre is None else kernel.centre.tobytes()
@@ -134,25 +140,30 @@ def take(base: Base, places: Array) -> Base:
 
 def base_diagonal(kernel: Kernel, x: Value) -> Base:
     """Return the base of every new row with itself, of shape (n, 1)."""
-    x, kinds = _scaled(kernel, x), _parts(kernel)
+    x, kinds = scaled(kernel, x), parts(kernel)
     if kinds != ("products",):
         return (x.take(np.array([0])) * 0.0,) * len(kinds)
     return ((x if kernel.centre is None else x - kernel.centre).square().sum(keepdims=True),)
 
 
-def apply(kernel: Kernel, base: Base, gamma: float) -> Value:
-    """Return the kernel values of a base."""
-    return kernel.formula(base, float(gamma), Value.exp)
+def apply(kernel: Kernel, base: Base, gamma: Any) -> Value:
+    """Return the kernel values of a base, for a gamma that is a number or a value of the graph."""
+    parameter: Any = gamma if isinstance(gamma, Value) else float(gamma)
+    return kernel.formula(base, parameter, Value.exp)
 
 
-def cityblock(x: Value, rows: Array) -> Value:
+def cityblock(x: Value, rows: Array | Value) -> Value:
     """Return Σ_j |x_j − z_j|, shape (n, m); no more memory than the training rows is used at a time."""
-    return x.graph.each_row(x, len(rows), lambda row: (row - rows).absolute().sum(axis=1))
+    return x.graph.each_row(x, _length(rows), lambda row: (row - rows).absolute().sum(axis=1))
 
 
-def squared_distances(x: Value, rows: Array) -> Value:
+def squared_distances(x: Value, rows: Array | Value) -> Value:
     """Return Σ_j (x_j − z_j)², shape (n, m), without cancellation, so that equal distances are seen to be equal."""
-    return x.graph.each_row(x, len(rows), lambda row: (row - rows).square().sum(axis=1))
+    return x.graph.each_row(x, _length(rows), lambda row: (row - rows).square().sum(axis=1))
+
+
+def _length(rows: Array | Value) -> int | None:
+    return None if isinstance(rows, Value) else len(rows)
 
 
 def dense(rows: Any) -> Array:

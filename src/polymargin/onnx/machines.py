@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
+from polymargin.decoders.argmax import positive_ratio
 from polymargin.machines.lssvm import FactorisedBlock, LSSVMBank
 from polymargin.onnx import kernels
 from polymargin.onnx._graph import Array, Value
 from polymargin.solvers.ridge import CholeskyFactor, SpectralFactor
 
-__all__ = ["GraphOutputs", "machine_outputs"]
+__all__ = ["GraphOutputs", "expansion", "in_order", "machine_outputs"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,12 @@ class GraphOutputs:
     margins: Value
     variances: Value | None
     noise: Array | None
-    norms: Array
+    norms: Array | None
+
+    def over_norms(self) -> Value:
+        """Return the margins over the norms of the machines' weights, as `polymargin.decoders.argmax.over_norms`."""
+        assert self.norms is not None  # else the decoder could not be fitted
+        return self.margins * positive_ratio(np.ones_like(self.norms), self.norms)
 
 
 def machine_outputs(x: Value, bank: Any, *, variances: bool) -> GraphOutputs:
@@ -55,7 +61,7 @@ def expansion(x: Value, kernel: Any, rows: Any, gamma: Array, coef: Array, inter
             base = kernels.take(base, np.flatnonzero(used))
         parts.append(kernels.apply(kernel, base, value) @ coef[np.ix_(same, used)].T)
         columns.append(same)
-    return _in_order(parts, columns) + intercept
+    return in_order(parts, columns) + intercept
 
 
 def _variances(x: Value, bank: LSSVMBank) -> Value:
@@ -76,7 +82,7 @@ def _variances(x: Value, bank: LSSVMBank) -> Value:
         mu, zeta = bank.mu[block.columns], bank.zeta[block.columns]
         parts.append(1.0 / (centring.total * zeta) + unexplained / mu)
         columns.append(block.columns)
-    return _in_order(parts, columns)
+    return in_order(parts, columns)
 
 
 def _square_root(block: FactorisedBlock) -> tuple[Array, Array]:
@@ -90,7 +96,7 @@ def _square_root(block: FactorisedBlock) -> tuple[Array, Array]:
     raise ValueError(f"no ONNX form of {type(block.factor).__name__} is known")
 
 
-def _in_order(parts: list[Value], columns: list[Array]) -> Value:
+def in_order(parts: list[Value], columns: list[Array]) -> Value:
     """Return the parts side by side, their columns where they belong."""
     joined = parts[0].beside(*parts[1:])
     place = np.argsort(np.concatenate(columns))

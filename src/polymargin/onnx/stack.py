@@ -11,7 +11,6 @@ from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.pipeline import Pipeline
 
 from polymargin.decoders import Stack
-from polymargin.decoders.argmax import positive_ratio
 from polymargin.onnx._graph import Value
 from polymargin.onnx.machines import GraphOutputs
 
@@ -20,12 +19,11 @@ __all__ = ["stack"]
 
 def stack(decoder: Stack, outputs: GraphOutputs) -> Value:
     """Return the log-probabilities of the second classifier, or its decision function, shape (n, K)."""
-    features, estimator = outputs.margins, decoder.estimator_
-    if decoder.scale == "norm":
-        features = features * positive_ratio(np.ones_like(outputs.norms), outputs.norms)
+    estimator = decoder.estimator_
+    features = outputs.over_norms() if decoder.scale == "norm" else outputs.margins
     known = np.asarray(estimator.classes_)
     if decoder.probabilistic:
-        values = _probabilities(estimator, features, outputs.norms.size)
+        values = _probabilities(estimator, features, decoder.codebook_.n_columns)
         return _all_classes(values, known, decoder, 0.0).at_least(np.finfo(np.float64).tiny).log()
     values = _decisions(estimator, features)
     return _all_classes(values, known, decoder, values.min(keepdims=True) - 1.0)
