@@ -12,16 +12,23 @@ ESTIMATORS := $(addprefix tests/test_, lssvm_classifier.py svm.py posterior_svm.
   densities.py kernels.py metric.py ranks.py codebooks.py decoders.py leave_out.py lapack.py threads.py \
   reproduction.py persistence.py tables.py)
 
-.PHONY: help demo test perturbation nojit oldest lint format reproduce bench fuzz clean
+.PHONY: help demo test test-gpu perturbation nojit oldest lint format reproduce bench fuzz clean
 
 help:            ## list the targets
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 demo: $(VENV)/.run      ## compare codings and decoders on the wine data
 	$(BIN)/polymargin compare wine --report polymargin-demo.html
 
 test: $(VENV)/.dev lint ## lint, type check and test
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+test-gpu: $(VENV)/.dev  ## the machines on a GPU, where there is one (pip install "polymargin[gpu]" first)
+	@if reason=$$($(BIN)/python -c 'from polymargin.device import resolve_device; resolve_device("cuda")' 2>&1); then \
+	  POLYMARGIN_DEVICE=cuda $(BIN)/python -m pytest tests/test_device.py; \
+	else \
+	  echo "There is no GPU here, so nothing was tested: $$(echo "$$reason" | tail -n 1)"; \
+	fi
 
 perturbation: $(VENV)/.dev ## all perturbations of rows, units and names, with up to 3000 rows (twelve minutes)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m perturbation tests/test_perturbation.py

@@ -49,6 +49,8 @@ def test_the_library_needs_no_extra():
         "plotly",
         "onnx",
         "skl2onnx",
+        "dask",
+        "distributed",
     ]
     result = run_without(extras, LIBRARY)
     assert result.returncode == 0, result.stderr
