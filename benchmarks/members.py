@@ -22,9 +22,9 @@ from sklearn.model_selection import train_test_split  # noqa: E402
 
 from polymargin import AutoKernelClassifier, LSSVMClassifier  # noqa: E402
 from polymargin.datasets import load, preprocessor  # noqa: E402
-from polymargin.estimators._pool import pool_weights, pooled  # noqa: E402
 from polymargin.estimators._soft_labels import decoder_rows  # noqa: E402
 from polymargin.kernels import Polynomial  # noqa: E402
+from polymargin.solvers.pooling import pool_weights, pooled  # noqa: E402
 
 DATASETS = ("bupa", "car", "contraceptive", "german_numeric", "glass", "pima", "vehicle", "vowel")
 ROUGH: dict[str, Any] = {"kernel": "laplacian", "coding": "one-vs-all"}

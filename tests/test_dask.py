@@ -298,7 +298,7 @@ def generated(n, d):
 
 def test_nothing_large_comes_to_the_client():
     rows, labels = generated(16_000, 200)
-    settings = ScaleSettings(leaf_rows=400, sample_rows=300, decoder_rows=300)
+    settings = ScaleSettings(leaf_rows=1500, sample_rows=300, decoder_rows=300)
     estimator = LSSVMClassifier(kernel="linear", C=0.1, gamma=1.0, scale="leaves", scaling=settings)
     tracemalloc.start()
     try:

@@ -781,15 +781,15 @@ def test_plans(expected, reason, arguments):
 
 def test_memory_bounds_landmarks_and_leaves():
     plenty, little = (plan([100_000] * 4, book=one_vs_one, **each) for each in (ROOM, TIGHT))
-    assert plenty.n_landmarks == 1000
+    assert 1000 <= plenty.n_landmarks <= 2000
     tiny = plan([100_000] * 4, book=one_vs_one, settings=ScaleSettings(memory=2**24))
-    assert 50 <= tiny.n_landmarks < little.n_landmarks <= 1000
+    assert 50 <= tiny.n_landmarks < little.n_landmarks <= plenty.n_landmarks
     assert tiny.leaf_share < 0.2 < plenty.leaf_share == 1.0
     assert tiny.n_leaves < plenty.n_leaves
     assert "of the rows" in str(tiny)
     # Many classes have many products; those of dense codebooks are added up.
     assert plan([50_000] * 100, book=one_vs_one, **TIGHT).n_landmarks < 1000
-    assert plan([50_000] * 100, **TIGHT).n_landmarks == 1000
+    assert plan([50_000] * 100, **TIGHT).n_landmarks >= 900
     # What is asked for is done.
     assert plan([100_000] * 4, n_landmarks=3000, **TIGHT).n_landmarks == 3000
     assert plan([40, 40], scale="landmarks", n_landmarks=3000).n_landmarks == 80

@@ -270,8 +270,8 @@ class DichotomyClassifier(KernelClassifier):
         Returns
         -------
         ndarray of shape (n_samples, L)
-            The margins, a column for each column of ``codebook_``; with ``scale="both"`` first those of the leaves, then
-            those of the landmarks.
+            The margins, a column for each column of ``codebook_``; with ``scale="both"`` first those of the leaves,
+            then those of the landmarks.
         """
         check_is_fitted(self)
         return self._outputs(self._new_rows(X), variances=False).margins

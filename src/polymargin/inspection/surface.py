@@ -159,8 +159,8 @@ def selection_surface(
         return SelectionSurface.from_cross_validation(cross_validation, machine)
     if hasattr(bank, "pilot"):
         raise ValueError(
-            "leaves and landmarks have no surface of C and gamma: every leaf has its own; fit a sample of the rows with "
-            'scale="exact" to look at one'
+            "leaves and landmarks have no surface of C and gamma: every leaf has its own; fit a sample of the rows "
+            'with scale="exact" to look at one'
         )
     if not isinstance(bank, LSSVMBank):
         raise ValueError(_why_not(estimator))

@@ -18,10 +18,12 @@ Array = NDArray[Any]
 Scale = Literal["exact", "leaves", "landmarks", "both"]
 
 SCALES = ("auto", "exact", "leaves", "landmarks", "both")
-#: Landmarks, unless their number is given: as many as this if memory allows it, or up to twice as many while the
-#: statistics of the rows take no more operations than these, and fewer if the machines would take more than these.
+#: Landmarks, unless their number is given: as many as this if memory allows it, up to twice as many while the
+#: statistics of the rows are affordable, and fewer if the machines would not be.
 #: (mnist, 12 000 rows, both: log-loss 0.083 with 1000, 0.079 with 2000.)
 _LANDMARKS, _MOST_LANDMARKS = 1000, 2000
+#: The operations that statistics, and machines with their leave-one-out outputs, may take: half a minute each on two
+#: cores.
 _STATISTICS_OPERATIONS, _MACHINE_OPERATIONS = 2e12, 1e12
 #: A landmark is to stand for at least this many rows.
 _ROWS_PER_LANDMARK = 5
