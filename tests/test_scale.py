@@ -781,7 +781,7 @@ def test_plans(expected, reason, arguments):
 
 def test_memory_bounds_landmarks_and_leaves():
     plenty, little = (plan([100_000] * 4, book=one_vs_one, **each) for each in (ROOM, TIGHT))
-    assert 1000 <= plenty.n_landmarks <= 2000
+    assert plenty.n_landmarks == 1000
     tiny = plan([100_000] * 4, book=one_vs_one, settings=ScaleSettings(memory=2**24))
     assert 50 <= tiny.n_landmarks < little.n_landmarks <= plenty.n_landmarks
     assert tiny.leaf_share < 0.2 < plenty.leaf_share == 1.0
