@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-from contextlib import suppress
 from pathlib import Path
 
 #: The unit of memory in messages.
@@ -41,16 +39,6 @@ def require(n_bytes: float, purpose: str, remedy: str) -> None:
         raise MemoryError(
             f"{purpose} needs {n_bytes / GIB:.1f} GiB and {free / GIB:.1f} GiB are free; {remedy}"
         )
-
-
-def release() -> None:
-    """Give memory that is free, but kept by the allocator, back to the system.
-
-    Threads that allocate blocks of some megabytes again and again leave gaps behind: after a pass over a million rows,
-    with two threads, there were 4 GB of them.
-    """
-    with suppress(OSError, AttributeError):  # where the C library is another one
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def block_rows(bytes_per_row: float) -> int:

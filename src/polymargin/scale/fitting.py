@@ -18,7 +18,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin import _memory
 from polymargin._progress import Count, Progress
 from polymargin._threads import blas_threads_for, in_threads
 from polymargin.codebooks import Codebook
@@ -42,8 +41,6 @@ Array = NDArray[Any]
 _ROWS_PER_LEAF = 25
 #: The largest number of rows of that sample, which must fit into memory, whatever the number of leaves.
 _MOST_TREE_ROWS = 100_000
-#: The number of blocks after which memory that is free goes back to the system.
-_BETWEEN_RELEASES = 16
 #: An explicit feature map is used if it has at most so many times as many features as there may be landmarks.
 _EXPLICIT = 2.0
 
@@ -520,7 +517,7 @@ class BlockStatistics:
         ClassStatistics
         """
         n = rows.class_index.size
-        blocks = [np.arange(n)[block] for block in row_blocks(n, self.features.n_features)]
+        blocks = [np.arange(each.start, each.stop) for each in row_blocks(n, self.features.n_features)]
         total: ClassStatistics | None = None
         count = Count(progress, "statistics of the classes", "blocks")
         count.expect(len(blocks))
@@ -529,7 +526,5 @@ class BlockStatistics:
             for part in in_threads(lambda some: self(rows.take(some)), blocks[start : start + 4]):
                 total = part if total is None else total.add(part)
                 count.advance()
-            if start % _BETWEEN_RELEASES == 0:
-                _memory.release()
         assert total is not None
         return total
