@@ -17,8 +17,8 @@ from sklearn.exceptions import NotFittedError
 from polymargin import AutoKernelClassifier, KernelLogisticClassifier, LSSVMClassifier, SVMClassifier
 from polymargin.rows import TrainingRows
 from polymargin.scale import ScaleSettings
-from polymargin.scale.fitting import MemoryRows, Sample
 from polymargin.scale.leaves import LeafBank
+from polymargin.scale.sources import MemoryRows, Sample
 
 pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")

@@ -26,8 +26,8 @@ from polymargin.kernels import Linear
 from polymargin.persistence import describe
 from polymargin.rows import TrainingRows
 from polymargin.scale import ScaleSettings
-from polymargin.scale.fitting import MemoryRows, Sample
 from polymargin.scale.row_file import RowFile, RowWriter, draw, priorities
+from polymargin.scale.sources import MemoryRows, Sample
 from polymargin.scale.streaming import FileRows
 from polymargin.scale.work_folder import WorkFolder, digest_of
 

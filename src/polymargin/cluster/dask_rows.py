@@ -18,9 +18,9 @@ from polymargin.cluster.leaf_partitions import RowSelection, fit_partitions
 from polymargin.cluster.remote_leaves import RemoteLeafBank
 from polymargin.cluster.workers import worker_memory
 from polymargin.rows import TrainingRows
-from polymargin.scale.fitting import BlockStatistics, FittedLeaf, Sample
 from polymargin.scale.landmark_bank import row_blocks
 from polymargin.scale.leaves import LeafTraining
+from polymargin.scale.sources import BlockStatistics, FittedLeaf, Sample
 from polymargin.scale.statistics import ClassStatistics
 from polymargin.scale.tree import Tree
 
@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class DaskRows:
-    """Training rows in a Dask array or dataframe, a `polymargin.scale.fitting.RowSource`.
+    """Training rows in a Dask array or dataframe, a `polymargin.scale.sources.RowSource`.
 
     What is sampled, and what is computed, depends on the rows, their order and the seed. How they are divided into
     blocks, and how many workers there are, changes the order in which numbers are added up, and nothing else.

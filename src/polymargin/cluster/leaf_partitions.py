@@ -26,8 +26,8 @@ from polymargin.cluster.remote_leaves import LeafPartition, RemoteLeaf
 from polymargin.cluster.workers import count_workers, current_client, release_memory
 from polymargin.kernels import Kernel, Linear
 from polymargin.rows import TrainingRows
-from polymargin.scale.fitting import Block, FittedLeaf
 from polymargin.scale.leaves import LeafTraining
+from polymargin.scale.sources import Block, FittedLeaf
 from polymargin.scale.tree import Tree
 
 Array = NDArray[Any]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from polymargin.cluster.blocks import computed
 from polymargin.cluster.workers import are_lost
 from polymargin.kernels import Kernel
-from polymargin.scale.fitting import FittedLeaf
 from polymargin.scale.leaves import Leaf, LeafBank
+from polymargin.scale.sources import FittedLeaf
 from polymargin.scale.tree import Tree
 
 Array = NDArray[Any]

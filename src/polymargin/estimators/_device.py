@@ -13,8 +13,8 @@ from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder
 from polymargin.estimators._choice import Choice, Plan
 from polymargin.estimators._scaled import choose_on_sample
-from polymargin.scale.fitting import RowSource
 from polymargin.scale.plan import ScalePlan
+from polymargin.scale.sources import RowSource
 
 Array = NDArray[Any]
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from polymargin.decoders import ProbabilisticDecoder, resolve_decoder
 from polymargin.estimators._scaled import DecoderJudge
+from polymargin.machines._workspace import SharedWork
 from polymargin.rows import TrainingRows
 from polymargin.scale.bank import ScaledBank
 from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap
-from polymargin.scale.fitting import BlockStatistics
 from polymargin.scale.landmark_bank import LandmarkBank, features_of, fit_landmark_bank
 from polymargin.scale.landmark_search import Searched, fit_searched, search_feature_map
+from polymargin.scale.sources import BlockStatistics
 from polymargin.scale.statistics import ClassStatistics
+from polymargin.selection.settings import DEFAULT, SearchSettings
 
 Array = NDArray[Any]
 
@@ -186,3 +191,172 @@ def solved_again(
     return replace(
         bank, data=rows, landmarks=found[0], loo_margins=found[1], honest_margins=found[2], leak=None
     )
+
+
+def _grows(estimator: Any) -> bool:
+    """Return True if rows can be added to the model; else raise the AttributeError that `available_if` shows."""
+    if estimator.scale != "landmarks":
+        raise AttributeError(
+            f'only models of landmarks take further rows: scale="landmarks", not {estimator.scale!r}'
+        )
+    return True
+
+
+class GrowingMixin:
+    """What `LSSVMClassifier` has for models of landmarks: further rows, and merging."""
+
+    # Parameters and fitted attributes of the estimator.
+    scale: str
+    C: float | None
+    class_weight: Any
+    decoding: Any
+    random_state: Any
+    search: SearchSettings | None
+    selection: str | None
+    classes_: Array
+    support_: Array
+    n_support_: Array
+    bank_: Any
+    codebook_: Any
+    decoder_: Any
+    n_rows_: int
+    _loss: ClassVar[str]
+    _priorities: Array
+    _scaling: Any
+    _weight_unit: float
+    kernel_: Any
+    fit: Any
+    _fit_decoder: Any
+
+    @available_if(_grows)
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Any:
+        """Add rows to a model of landmarks (``scale="landmarks"``).
+
+        The first call is a `fit`: kernel, gamma and landmarks are chosen from its rows, which must have all classes.
+        Later calls add the statistics of their rows, and solve the machines and fit the decoder again: the result is
+        that of all rows together, in any order, but for the sample from which the decoder learns if there are more rows
+        than its size.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Further training rows, each of which counts as an observation of its own.
+        y : array-like of shape (n_samples,)
+            Their class labels.
+        classes : array-like of shape (K,) or None
+            All classes; not needed, since the first call must have rows of each.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights.
+
+        Returns
+        -------
+        self : LSSVMClassifier
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> from polymargin import LSSVMClassifier
+        >>> from polymargin.datasets import make_waveform
+        >>> X, y = make_waveform(600, random_state=0)
+        >>> model = LSSVMClassifier(scale="landmarks", n_landmarks=50).partial_fit(X[:300], y[:300])
+        >>> model.partial_fit(X[300:], y[300:]).n_rows_
+        600
+        """
+        n = len(y)  # type: ignore[arg-type]
+        if not hasattr(self, "decoder_"):
+            if classes is not None and not np.isin(np.unique(np.asarray(classes)), np.asarray(y)).all():
+                raise ValueError("the first call of partial_fit must have rows of every class")
+            self.fit(X, y, sample_weight, np.arange(n))
+            return self
+        landmarks_of(self.bank_)
+        checked, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=False)
+        unknown = ~np.isin(y, self.classes_)
+        if unknown.any():
+            raise ValueError(
+                f"class {np.asarray(y)[unknown].tolist()[0]!r} was not among the rows of the first call"
+            )
+        if self.class_weight is not None:
+            raise ValueError("partial_fit takes no class_weight: multiply sample_weight by it instead")
+        weights = _check_sample_weight(sample_weight, checked, dtype=np.float64, ensure_non_negative=True)
+        kept = np.flatnonzero(weights)
+        rows = TrainingRows(
+            self.kernel_,
+            checked[kept],
+            np.searchsorted(self.classes_, np.asarray(y)[kept]),
+            weights[kept] / self._weight_unit,
+        )
+        assert isinstance(self.bank_, ScaledBank)
+        seed = self.bank_.data.deal.seed
+        priorities = np.random.default_rng([seed, self.n_rows_]).random(kept.size)
+        support = self.n_rows_ + kept
+        return self._add(rows, statistics_of(self.bank_, rows), priorities, support, weights.size)
+
+    @available_if(_grows)
+    def merge(self, other: Any) -> Any:
+        """Add the rows of another model of the same landmarks (``scale="landmarks"``) to this one.
+
+        Both must have the same feature map: give both the same ``n_landmarks`` (an array of rows), ``gamma``, and a
+        kernel that learns nothing from its rows, such as "rbf". No row is looked at again but the decoders' samples.
+
+        Parameters
+        ----------
+        other : LSSVMClassifier
+            The other model, which is not changed.
+
+        Returns
+        -------
+        self : LSSVMClassifier
+            The model of all rows of both.
+        """
+        check_is_fitted(self)
+        check_is_fitted(other)
+        (mine, _), (theirs, statistics) = landmarks_of(self.bank_), landmarks_of(other.bank_)
+        if not np.array_equal(self.classes_, other.classes_) or self.codebook_ != other.codebook_:
+            raise ValueError("models that are merged must have the same classes and the same codebook")
+        if not same_map(mine.features, theirs.features) or self._weight_unit != other._weight_unit:
+            raise ValueError(
+                "models that are merged must have the same feature map: give both the same landmarks "
+                '(n_landmarks=rows), the same gamma, and a kernel that learns nothing from its rows, such as "rbf"'
+            )
+        assert isinstance(other.bank_, ScaledBank)
+        rows = replace(other.bank_.data, kernel=self.kernel_)
+        support = self.n_rows_ + other.support_
+        return self._add(rows, statistics, other._priorities, support, other.n_rows_)
+
+    def _add(
+        self,
+        rows: TrainingRows,
+        statistics: ClassStatistics,
+        priorities: Array,
+        support: Array,
+        n_rows: int,
+    ) -> Any:
+        """Add statistics of further rows, some of which join the decoder's sample: those of least priority."""
+        bank = self.bank_
+        assert isinstance(bank, ScaledBank)
+        decoder = resolve_decoder(self.decoding, self._loss)
+        judge = None
+        if decoder.learns_probabilities and not decoder.in_sample and self.selection == "loo":
+            assert isinstance(decoder, ProbabilisticDecoder)
+            judge = DecoderJudge(decoder)
+        known = landmarks_of(bank)[1]
+        together = np.concatenate([self._priorities, priorities])
+        kept = np.sort(np.argsort(together, kind="stable")[: self._scaling.decoder_rows])
+        data = joined_rows(bank.data, rows, kept, self.random_state)
+        settings = DEFAULT if self.search is None else self.search
+        C = None if self.C is None else self.C * self._weight_unit
+        arguments = C, judge, settings.significance
+        self.__dict__.pop("decoder_", None)
+        self.bank_ = solved_again(bank, known + statistics, data, *arguments)
+        self._priorities = together[kept]
+        self.support_ = np.concatenate([self.support_, support])[kept]
+        self.n_support_ = np.bincount(data.class_index, minlength=self.classes_.size)
+        self.n_rows_ += n_rows
+        self.decoder_ = self._fit_decoder(decoder, data, SharedWork(keep=False), None)
+        return self

@@ -20,9 +20,10 @@ from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
 from polymargin.scale.bank import ScaledBank
-from polymargin.scale.fitting import Pilot, RowSource, Sample, fit_scaled_bank
+from polymargin.scale.fitting import Pilot, fit_scaled_bank
 from polymargin.scale.plan import ScalePlan
 from polymargin.scale.settings import ScaleSettings
+from polymargin.scale.sources import RowSource, Sample
 
 Array = NDArray[Any]
 

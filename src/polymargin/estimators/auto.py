@@ -40,8 +40,8 @@ from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.inspection.html import ChoicesMixin
 from polymargin.kernels import FunctionKernel, Linear, Precomputed
 from polymargin.machines import TrainingRows
-from polymargin.scale.fitting import RowSource
 from polymargin.scale.settings import ScaleSettings
+from polymargin.scale.sources import RowSource
 from polymargin.solvers.pooling import pool_weights, pooled
 
 Array = NDArray[Any]

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgWarning
 from sklearn.base import clone
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Progress, logger, shown
 from polymargin._threads import blas_threads_for, count_jobs
@@ -23,15 +22,9 @@ from polymargin.estimators._choice import Choice, Plan, choose
 from polymargin.estimators._dask import GatherMixin
 from polymargin.estimators._device import choose_on_device, device_margins, free_memory
 from polymargin.estimators._flow import DichotomyClassifier
-from polymargin.estimators._incremental import (
-    joined_rows,
-    landmarks_of,
-    same_map,
-    solved_again,
-    statistics_of,
-)
+from polymargin.estimators._incremental import GrowingMixin
 from polymargin.estimators._metric import Expansion, relevance, spread
-from polymargin.estimators._scaled import DecoderJudge, fit_many_rows
+from polymargin.estimators._scaled import fit_many_rows
 from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
 from polymargin.estimators._validation import check_landmarks, check_positive
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, Scaled, resolve_kernel
@@ -40,11 +33,10 @@ from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
 from polymargin.scale.bank import ScaledBank
-from polymargin.scale.fitting import MemoryRows, RowSource
 from polymargin.scale.plan import ScalePlan, plan_scale
 from polymargin.scale.settings import DEFAULT as SCALE_DEFAULT
 from polymargin.scale.settings import ScaleSettings
-from polymargin.scale.statistics import ClassStatistics
+from polymargin.scale.sources import MemoryRows, RowSource
 from polymargin.selection.evidence import check_noise_floor
 from polymargin.selection.settings import DEFAULT, SearchSettings
 
@@ -57,16 +49,7 @@ Array = NDArray[Any]
 _LEAST_DIGITS = 4
 
 
-def _grows(estimator: Any) -> bool:
-    """Return True if rows can be added to the model; else raise the AttributeError that `available_if` shows."""
-    if estimator.scale != "landmarks":
-        raise AttributeError(
-            f'only models of landmarks take further rows: scale="landmarks", not {estimator.scale!r}'
-        )
-    return True
-
-
-class LSSVMClassifier(GatherMixin, DichotomyClassifier):
+class LSSVMClassifier(GrowingMixin, GatherMixin, DichotomyClassifier):
     """Multiclass least-squares support vector machine with class probabilities, and nothing to tune.
 
     K classes are divided into L dichotomies by an output coding, each is learned by a least-squares SVM, and the
@@ -498,138 +481,6 @@ default="one-vs-one"
             self._keep_choice(choice)
             self.codebook_ = codebook
             self.decoder_ = self._fit_decoder(decoder, self.bank_.data, SharedWork(keep=False), progress)
-        return self
-
-    @available_if(_grows)
-    def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> LSSVMClassifier:
-        """Add rows to a model of landmarks (``scale="landmarks"``).
-
-        The first call is a `fit`: kernel, gamma and landmarks are chosen from its rows, which must have all classes.
-        Later calls add the statistics of their rows, and solve the machines and fit the decoder again: the result is
-        that of all rows together, in any order, but for the sample from which the decoder learns if there are more rows
-        than its size.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Further training rows, each of which counts as an observation of its own.
-        y : array-like of shape (n_samples,)
-            Their class labels.
-        classes : array-like of shape (K,) or None
-            All classes; not needed, since the first call must have rows of each.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Row weights.
-
-        Returns
-        -------
-        self : LSSVMClassifier
-            The fitted estimator.
-
-        Examples
-        --------
-        >>> from polymargin.datasets import make_waveform
-        >>> X, y = make_waveform(600, random_state=0)
-        >>> model = LSSVMClassifier(scale="landmarks", n_landmarks=50).partial_fit(X[:300], y[:300])
-        >>> model.partial_fit(X[300:], y[300:]).n_rows_
-        600
-        """
-        n = len(y)  # type: ignore[arg-type]
-        if not hasattr(self, "decoder_"):
-            if classes is not None and not np.isin(np.unique(np.asarray(classes)), np.asarray(y)).all():
-                raise ValueError("the first call of partial_fit must have rows of every class")
-            self.fit(X, y, sample_weight, np.arange(n))
-            return self
-        landmarks_of(self.bank_)
-        checked, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, reset=False)
-        unknown = ~np.isin(y, self.classes_)
-        if unknown.any():
-            raise ValueError(
-                f"class {np.asarray(y)[unknown].tolist()[0]!r} was not among the rows of the first call"
-            )
-        if self.class_weight is not None:
-            raise ValueError("partial_fit takes no class_weight: multiply sample_weight by it instead")
-        weights = _check_sample_weight(sample_weight, checked, dtype=np.float64, ensure_non_negative=True)
-        kept = np.flatnonzero(weights)
-        rows = TrainingRows(
-            self.kernel_,
-            checked[kept],
-            np.searchsorted(self.classes_, np.asarray(y)[kept]),
-            weights[kept] / self._weight_unit,
-        )
-        assert isinstance(self.bank_, ScaledBank)
-        seed = self.bank_.data.deal.seed
-        priorities = np.random.default_rng([seed, self.n_rows_]).random(kept.size)
-        support = self.n_rows_ + kept
-        return self._add(rows, statistics_of(self.bank_, rows), priorities, support, weights.size)
-
-    @available_if(_grows)
-    def merge(self, other: LSSVMClassifier) -> LSSVMClassifier:
-        """Add the rows of another model of the same landmarks (``scale="landmarks"``) to this one.
-
-        Both must have the same feature map: give both the same ``n_landmarks`` (an array of rows), ``gamma``, and a
-        kernel that learns nothing from its rows, such as "rbf". No row is looked at again but the decoders' samples.
-
-        Parameters
-        ----------
-        other : LSSVMClassifier
-            The other model, which is not changed.
-
-        Returns
-        -------
-        self : LSSVMClassifier
-            The model of all rows of both.
-        """
-        check_is_fitted(self)
-        check_is_fitted(other)
-        (mine, _), (theirs, statistics) = landmarks_of(self.bank_), landmarks_of(other.bank_)
-        if not np.array_equal(self.classes_, other.classes_) or self.codebook_ != other.codebook_:
-            raise ValueError("models that are merged must have the same classes and the same codebook")
-        if not same_map(mine.features, theirs.features) or self._weight_unit != other._weight_unit:
-            raise ValueError(
-                "models that are merged must have the same feature map: give both the same landmarks "
-                '(n_landmarks=rows), the same gamma, and a kernel that learns nothing from its rows, such as "rbf"'
-            )
-        assert isinstance(other.bank_, ScaledBank)
-        rows = replace(other.bank_.data, kernel=self.kernel_)
-        support = self.n_rows_ + other.support_
-        return self._add(rows, statistics, other._priorities, support, other.n_rows_)
-
-    def _add(
-        self,
-        rows: TrainingRows,
-        statistics: ClassStatistics,
-        priorities: Array,
-        support: Array,
-        n_rows: int,
-    ) -> LSSVMClassifier:
-        """Add statistics of further rows, some of which join the decoder's sample: those of least priority."""
-        bank = self.bank_
-        assert isinstance(bank, ScaledBank)
-        decoder = resolve_decoder(self.decoding, self._loss)
-        judge = None
-        if decoder.learns_probabilities and not decoder.in_sample and self.selection == "loo":
-            assert isinstance(decoder, ProbabilisticDecoder)
-            judge = DecoderJudge(decoder)
-        known = landmarks_of(bank)[1]
-        together = np.concatenate([self._priorities, priorities])
-        kept = np.sort(np.argsort(together, kind="stable")[: self._scaling.decoder_rows])
-        data = joined_rows(bank.data, rows, kept, self.random_state)
-        settings = DEFAULT if self.search is None else self.search
-        C = None if self.C is None else self.C * self._weight_unit
-        arguments = C, judge, settings.significance
-        self.__dict__.pop("decoder_", None)
-        self.bank_ = solved_again(bank, known + statistics, data, *arguments)
-        self._priorities = together[kept]
-        self.support_ = np.concatenate([self.support_, support])[kept]
-        self.n_support_ = np.bincount(data.class_index, minlength=self.classes_.size)
-        self.n_rows_ += n_rows
-        self.decoder_ = self._fit_decoder(decoder, data, SharedWork(keep=False), None)
         return self
 
     def _keep_choice(self, choice: Choice) -> None:

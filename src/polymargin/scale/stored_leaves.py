@@ -10,8 +10,8 @@ from polymargin.codebooks.partial import PartialCodebook
 from polymargin.kernels._features import FeatureExpansion
 from polymargin.machines import LSSVMBank
 from polymargin.rows import TrainingRows
-from polymargin.scale.fitting import FittedLeaf
 from polymargin.scale.leaves import Leaf, LeafTraining
+from polymargin.scale.sources import FittedLeaf
 
 Array = NDArray[Any]
 

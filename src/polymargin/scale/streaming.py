@@ -21,9 +21,9 @@ from polymargin._progress import Count, Progress
 from polymargin._threads import blas_threads_for, in_threads, n_threads
 from polymargin.kernels import Linear
 from polymargin.rows import TrainingRows
-from polymargin.scale.fitting import Block, FittedLeaf, Sample
 from polymargin.scale.leaves import LeafTraining
 from polymargin.scale.row_file import EXTRA, RowFile, draw, priorities
+from polymargin.scale.sources import Block, FittedLeaf, Sample
 from polymargin.scale.statistics import ClassStatistics
 from polymargin.scale.stored_leaves import fitted_from, to_arrays
 from polymargin.scale.tree import Tree
@@ -74,7 +74,7 @@ class FileRows:
 
     See Also
     --------
-    polymargin.scale.fitting.MemoryRows : Rows in memory.
+    polymargin.scale.sources.MemoryRows : Rows in memory.
     """
 
     def __init__(
