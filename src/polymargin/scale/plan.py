@@ -19,7 +19,7 @@ Scale = Literal["exact", "leaves", "landmarks", "both"]
 
 SCALES = ("auto", "exact", "leaves", "landmarks", "both")
 #: Landmarks, unless their number is given, if memory allows it: the statistics of a row then cost a million operations.
-#: (Twice as many halve nothing: waveform, 200 000 rows, has an excess over the true posterior of 0.0020 with 2000.)
+#: (Waveform, 200 000 rows: excess over the true posterior 0.0021 with 1000 in 45 s, 0.0020 with 2000 in 104 s.)
 _LANDMARKS = 1000
 #: Fewer are used if the machines, with their leave-one-out outputs, would take more operations, half a minute on two
 #: cores.
