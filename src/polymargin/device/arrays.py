@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.utils._array_api import _convert_to_numpy, get_namespace_and_device
 
 from polymargin import _memory
+from polymargin._device_arrays import is_device_array
 from polymargin.device import _adaptors
 
 Array = NDArray[Any]
@@ -28,8 +29,6 @@ _BLOCK_SHARE = 0.125
 _INSTALL = 'install torch (pip install "polymargin[gpu]"), or CuPy with array-api-compat'
 #: The libraries that compute on a GPU, in the order in which they are tried.
 _GPU_LIBRARIES = ("torch", "cupy")
-#: The libraries whose arrays may be on a device.
-_DEVICE_LIBRARIES = (*_GPU_LIBRARIES, "array_api_strict")
 
 
 class OutOfDeviceMemory(MemoryError):
@@ -219,26 +218,6 @@ def device_of(*arrays: Any) -> Device | None:
     if not is_array_api or _adaptors.library(xp) == "numpy":
         return None
     return Device(xp, device)
-
-
-def is_device_array(values: Any) -> bool:
-    """Return whether values are an array of a library that may have it on a device: torch, CuPy or array-api-strict.
-
-    Parameters
-    ----------
-    values : object
-        Anything.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> is_device_array(np.zeros(2))
-    False
-    """
-    return type(values).__module__.partition(".")[0] in _DEVICE_LIBRARIES
 
 
 def with_memory_errors(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +13,7 @@ from polymargin.device.groups import DeviceGroup, device_groups, per_column
 from polymargin.device.margins import DeviceMargins
 from polymargin.machines._gram import GroupGram
 from polymargin.machines.lssvm import FactorisedBlock, LSSVMBank
-from polymargin.machines.lssvm_training import _OF_MACHINES, _solve, _Solved
+from polymargin.machines.solved import SolvedBlock, joined, solve_block
 from polymargin.rows import TrainingRows
 
 Array = NDArray[Any]
@@ -86,43 +85,30 @@ def fit_device_bank(
     gammas = per_column("gamma", gamma if data.kernel.tunable else 1.0, codebook)
     groups = device_groups(data, codebook, place, dtype)
     parts = [part for group in groups for part in _solved(group, Cs, gammas)]
-    n, n_columns = data.class_index.size, codebook.n_columns
-    dual_coef, loo_margins = np.zeros((n_columns, n)), np.zeros((n, n_columns))
-    unused = np.ones((n, n_columns), dtype=bool)
-    of_machines: dict[str, Any] = {name: np.empty(n_columns) for name in _OF_MACHINES}
-    for part in parts:
-        dual_coef[np.ix_(part.columns, part.rows)] = part.coef
-        loo_margins[np.ix_(part.rows, part.columns)] = part.loo_margins
-        unused[np.ix_(part.rows, part.columns)] = False
-        for name, values in of_machines.items():
-            values[part.columns] = getattr(part, name)
+    fields, unused = joined(parts, data.class_index.size, codebook.n_columns)
     del groups
     bank = LSSVMBank(
         data=data,
         codebook=codebook,
-        dual_coef=dual_coef,
         C=Cs,
         gamma=gammas,
-        loo_margins=loo_margins,
         blocks=None,
         rounding_error=data.kernel.roundings(data.X, float(gammas.max()))
         * max(part.rounding_error for part in parts),
-        **of_machines,
+        **fields,
     )
     if not unused.any():
         return bank
-    # A row that a dichotomy does not use is out-of-sample for its machine.
-    return replace(
-        bank, loo_margins=np.where(unused, DeviceMargins(bank, place).margins(data.X), loo_margins)
-    )
+    np.copyto(bank.loo_margins, DeviceMargins(bank, place).margins(data.X), where=unused)
+    return bank
 
 
-def _solved(group: DeviceGroup, Cs: Array, gammas: Array) -> list[_Solved]:
+def _solved(group: DeviceGroup, Cs: Array, gammas: Array) -> list[SolvedBlock]:
     """Return the machines of a group: its matrices stay on the device, the rest is as on the CPU."""
     ridges = 1.0 / Cs
 
-    def solve(block: FactorisedBlock, ridge: float) -> _Solved:
-        return _solve(
+    def solve(block: FactorisedBlock, ridge: float) -> SolvedBlock:
+        return solve_block(
             cast(GroupGram, group), block, np.full(block.columns.size, ridge), None, keep_factor=False
         )
 

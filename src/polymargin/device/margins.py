@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin.device.arrays import Device, is_device_array, resolve_device, with_memory_errors
+from polymargin._device_arrays import is_device_array
+from polymargin.device.arrays import Device, resolve_device, with_memory_errors
 from polymargin.device.kernels import DeviceKernel
 from polymargin.machines.lssvm import LSSVMBank
 

@@ -8,30 +8,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from polymargin._device_arrays import is_device_array
+
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-#: Libraries whose arrays may be on a device.
-_LIBRARIES = ("torch", "cupy", "array_api_strict")
-
-
-def is_device_array(values: Any) -> bool:
-    """Return whether values are an array of torch, CuPy or array-api-strict, without importing these.
-
-    Parameters
-    ----------
-    values : object
-        Anything.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> is_device_array(np.zeros(2))
-    False
-    """
-    return type(values).__module__.partition(".")[0] in _LIBRARIES
 
 
 def to_numpy(values: Any) -> Any:

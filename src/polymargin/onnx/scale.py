@@ -21,7 +21,7 @@ from polymargin.onnx._graph import Array, Value
 from polymargin.onnx.machines import GraphOutputs, in_order
 from polymargin.scale.bank import ScaledBank
 from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap
-from polymargin.scale.landmark_bank import LandmarkBank, _by_ridge, _factor
+from polymargin.scale.landmark_bank import LandmarkBank
 from polymargin.scale.leaves import Leaf, LeafBank
 from polymargin.scale.tree import Tree
 
@@ -86,17 +86,13 @@ def _features(x: Value, features: LandmarkMap | ExplicitMap, d: int) -> Value:
 
 def _variances(x: Value, phi: Value, bank: LandmarkBank) -> Value:
     """Return σ_z² of every machine, shape (n, L), as `LandmarkBank.outputs` does."""
-    statistics, features = bank.statistics, bank.features
-    if statistics is None:
-        raise ValueError("variances need the statistics of the classes, which this model has not kept")
+    features = bank.features
     parts, columns = [], []
-    for group in bank.codebook.column_groups:
-        total, mean, products = statistics.of_classes(group.classes)
-        for ridge, same in _by_ridge(1.0 / bank.C[group.columns], group.columns):
-            inverse, _ = lapack.dtrtri(_factor(products, ridge), lower=1)
-            own = ((phi - mean) @ np.tril(inverse).T).square().sum(keepdims=True)
-            parts.append((own + 1.0 / total) / bank.zeta[same])
-            columns.append(same)
+    for factor in bank.factors():
+        inverse, _ = lapack.dtrtri(factor.lower, lower=1)
+        own = ((phi - factor.mean) @ np.tril(inverse).T).square().sum(keepdims=True)
+        parts.append((own + 1.0 / factor.total) / bank.zeta[factor.columns])
+        columns.append(factor.columns)
     spread = in_order(parts, columns)
     if isinstance(features, ExplicitMap):
         return spread

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,27 @@ _RIDGES = 10.0 ** np.arange(-9.0, 2.01, 0.5)
 _LEAST_REST = 1e-9
 #: A group that leaves less than this part of the weight is all that there is.
 _NOTHING_LEFT = 1e-12
+
+
+class MachineFactor(NamedTuple):
+    """The factorisation behind machines that share their rows and C.
+
+    Attributes
+    ----------
+    columns : ndarray of int
+        Their columns.
+    total : float
+        The weight N of their rows.
+    mean : ndarray of shape (D,)
+        The mean m of the features.
+    lower : ndarray of shape (D, D)
+        The lower Cholesky factor of M = S + 1/C.
+    """
+
+    columns: Array
+    total: float
+    mean: Array
+    lower: Array
 
 
 @dataclass(frozen=True)
@@ -109,20 +130,30 @@ class LandmarkBank:
 
     def _variances(self, X: Any) -> Array:
         """Return σ_z², of the weights of the features, and of what these leave out of the kernel, shape (n, L)."""
-        if self.statistics is None:
-            raise ValueError("variances need the statistics of the classes, which this model has not kept")
         if np.isnan(self.mu).any():
             raise ValueError("variances need sample weights that sum to two or more in every dichotomy")
         missing = self.features.missing(X)[:, np.newaxis] / self.mu
         spread = np.empty((X.shape[0], self.intercept.size))
         phi = self.features(X)
+        for factor in self.factors():
+            own = _quadratic(factor.lower, phi - factor.mean)[:, np.newaxis]
+            spread[:, factor.columns] = (own + 1.0 / factor.total) / self.zeta[factor.columns]
+        return spread + missing
+
+    def factors(self) -> Iterator[MachineFactor]:
+        """Yield the factorisations behind the variances, for which the bank must have its statistics.
+
+        Yields
+        ------
+        MachineFactor
+            One for columns that share classes and C; all together have every column once.
+        """
+        if self.statistics is None:
+            raise ValueError("variances need the statistics of the classes, which this model has not kept")
         for group in self.codebook.column_groups:
             total, mean, products = self.statistics.of_classes(group.classes)
             for ridge, columns in _by_ridge(1.0 / self.C[group.columns], group.columns):
-                lower = _factor(products, ridge)
-                own = _quadratic(lower, phi - mean)[:, np.newaxis]
-                spread[:, columns] = (own + 1.0 / total) / self.zeta[columns]
-        return spread + missing
+                yield MachineFactor(columns, total, mean, _factor(products, ridge))
 
 
 def row_blocks(n_rows: int, n_values: int) -> Iterator[slice]:
