@@ -397,7 +397,7 @@ def test_relevances_are_not_computed_to_be_listed(monkeypatch, learned):
     def refuse(bank):
         raise AssertionError
 
-    monkeypatch.setattr("polymargin.estimators.lssvm.relevance", refuse)
+    monkeypatch.setattr("polymargin.estimators._lssvm_attributes.relevance", refuse)
     assert "feature_relevance_" in dir(learned)
     assert "feature_relevance_" not in dir(LSSVMClassifier())
 

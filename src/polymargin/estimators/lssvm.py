@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,33 +11,28 @@ from scipy.linalg import LinAlgWarning
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from polymargin._progress import Progress, logger, shown
-from polymargin._threads import blas_threads_for, count_jobs
+from polymargin._progress import Progress
+from polymargin._threads import blas_threads_for
 from polymargin._warnings import warn
-from polymargin.codebooks import Codebook, Train, adaptive_coding
-from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
-from polymargin.decoders.pooled import Pooled
-from polymargin.estimators._choice import Choice, Plan, choose
+from polymargin.codebooks import Codebook, Train
+from polymargin.decoders import Decoder, ProbabilisticDecoder
+from polymargin.estimators._choice import choose
 from polymargin.estimators._dask import GatherMixin
-from polymargin.estimators._device import choose_on_device, device_margins, free_memory
+from polymargin.estimators._device import choose_on_device, device_margins
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._incremental import GrowingMixin
-from polymargin.estimators._metric import Expansion, relevance, spread
-from polymargin.estimators._scaled import fit_many_rows
+from polymargin.estimators._lssvm_attributes import AttributesMixin
+from polymargin.estimators._lssvm_parameters import ParametersMixin
+from polymargin.estimators._lssvm_scale import ScaleMixin
 from polymargin.estimators._soft_labels import DecoderRows, decoder_rows
-from polymargin.estimators._validation import check_landmarks, check_positive
-from polymargin.kernels import RBF, Blend, Kernel, Polynomial, Scaled, resolve_kernel
+from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows
-from polymargin.machines._parameters import criterion_of
 from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
-from polymargin.scale.bank import ScaledBank
-from polymargin.scale.plan import ScalePlan, plan_scale
-from polymargin.scale.settings import DEFAULT as SCALE_DEFAULT
+from polymargin.scale.plan import ScalePlan
 from polymargin.scale.settings import ScaleSettings
-from polymargin.scale.sources import MemoryRows, RowSource
-from polymargin.selection.evidence import check_noise_floor
-from polymargin.selection.settings import DEFAULT, SearchSettings
+from polymargin.scale.sources import MemoryRows
+from polymargin.selection.settings import SearchSettings
 
 Array = NDArray[Any]
 
@@ -49,7 +43,9 @@ Array = NDArray[Any]
 _LEAST_DIGITS = 4
 
 
-class LSSVMClassifier(GrowingMixin, GatherMixin, DichotomyClassifier):
+class LSSVMClassifier(
+    AttributesMixin, ParametersMixin, ScaleMixin, GrowingMixin, GatherMixin, DichotomyClassifier
+):
     """Multiclass least-squares support vector machine with class probabilities, and nothing to tune.
 
     K classes are divided into L dichotomies by an output coding, each is learned by a least-squares SVM, and the
@@ -250,10 +246,6 @@ default="one-vs-one"
 
     takes_soft_labels = True
     _weight_unit = 1.0
-    #: Whether scale="auto" is not "exact", as where other members of a pool are not.
-    _divided = False
-    #: The bytes of a worker, where leaves are on a cluster.
-    _worker_memory: float | None = None
 
     def __init__(
         self,
@@ -306,86 +298,11 @@ default="one-vs-one"
         self.verbose = verbose
         self.random_state = random_state
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any, shared: SharedWork) -> Any:
-        """Fit; what does not fit onto a device after all is divided."""
-        try:
-            return super()._fit(X, y, sample_weight, groups, shared)
-        except MemoryError as error:
-            if type(error).__name__ != "OutOfDeviceMemory" or self.scale == "exact":
-                raise
-            warn(f"{error}: the rows are divided into leaves and landmarks instead", UserWarning)
-        self._divided = True
-        try:
-            return super()._fit(X, y, sample_weight, groups, shared)
-        finally:
-            self._divided = False
-
-    def _scale_plan(
-        self,
-        class_counts: Array,
-        n_features: int,
-        codebook: Codebook,
-        decoder: Decoder,
-        divided: bool = False,
-    ) -> ScalePlan:
-        """Decide between exact machines, leaves and landmarks; if `divided`, "auto" is not "exact"."""
-        return plan_scale(
-            self.scale,
-            class_counts,
-            n_features,
-            codebook,
-            self._kernels,
-            pooled=decoder.learns_probabilities and not decoder.in_sample,
-            variances=decoder.needs_variances,
-            n_landmarks=self._landmark_number,
-            settings=self._scaling,
-            n_jobs=count_jobs(self.n_jobs),
-            device=self._gpu,
-            device_memory=None if self._gpu is None else free_memory(self._gpu),
-            divided=divided or self._divided,
-            worker_memory=self._worker_memory,
-        )
-
-    def _planned(self, class_counts: Array, n_features: int, codebook: Codebook, decoder: Decoder) -> Decoder:
-        """Set the plan; return the decoder that goes with it, which pools leaves and landmarks."""
-        self.plan_ = self._scale_plan(class_counts, n_features, codebook, decoder)
-        if self.verbose:
-            logger.info("%s", self.plan_)
-        if self.plan_.scale != "both":
-            return decoder
-        assert isinstance(decoder, ProbabilisticDecoder)
-        return Pooled(decoder, 2)
-
-    @property
-    def _gpu(self) -> str | None:
-        """The name of the GPU to compute on; None: the CPU."""
-        name = self._rows_on if self.device is None else self.device
-        return None if name == "cpu" else name
-
-    @property
-    def _scaling(self) -> ScaleSettings:
-        return SCALE_DEFAULT if self.scaling is None else self.scaling
-
-    @property
-    def _landmark_number(self) -> int | None:
-        """The number of landmarks that was asked for; None to choose it."""
-        given = self.n_landmarks
-        if given is None:
-            return None
-        if np.ndim(given) == 2:
-            return np.shape(given)[0]
-        if not isinstance(given, Integral) or isinstance(given, bool) or given < 1:
-            raise ValueError(
-                f"n_landmarks must be a positive whole number, an array of rows, or None; not {given!r}"
-            )
-        return int(given)
-
-    def _resolved_codebook(self, data: TrainingRows, progress: Progress | None = None) -> Codebook:
-        """Return the codebook; one that is grown is grown on a sample, if there are many rows."""
-        n, largest = data.class_index.size, self._scaling.sample_rows
-        if self.scale != "exact" and n > 2 * largest and adaptive_coding(self.coding) is not None:
-            data = data.take(data.deal.sample(largest / n, 20))
-        return super()._resolved_codebook(data, progress)
+    def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
+        """Validate the input; the weights are divided by their mean, which multiplies a given C."""
+        data = super()._training_rows(X, y, sample_weight, groups)
+        self._weight_unit = float(data.weights.mean())
+        return data if self._weight_unit == 1.0 else replace(data, weights=data.weights / self._weight_unit)
 
     def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
         """Return the mean number of rows of a group of columns."""
@@ -402,7 +319,6 @@ default="one-vs-one"
     ) -> None:
         plan = self._search_plan(data)
         scale: ScalePlan | None = getattr(self, "plan_", None)
-        self.bank_: LSSVMBank | ScaledBank
         source = MemoryRows(data, codebook.n_classes, plan.settings.least_rows)
         if scale is None or (scale.scale == "exact" and scale.device is None):
             choice = choose(data, codebook, decoder, plan, shared, progress, self.n_jobs)
@@ -415,122 +331,6 @@ default="one-vs-one"
             self.support_ = self.support_[sample]
         self._keep_choice(choice)
 
-    def _fit_many(
-        self,
-        source: RowSource,
-        codebook: Codebook,
-        decoder: Decoder,
-        plan: Plan,
-        progress: Progress | None,
-    ) -> tuple[Choice, Array]:
-        """Train leaves and landmarks; return what was tried on a sample, and the rows of the decoder's sample."""
-        found = fit_many_rows(
-            source,
-            codebook,
-            decoder.decoder if isinstance(decoder, Pooled) else decoder,
-            plan,
-            self.plan_,
-            self._scaling,
-            landmarks=check_landmarks(self.n_landmarks, self.n_features_in_),
-            progress=progress,
-            n_jobs=self.n_jobs,
-        )
-        self.bank_ = found.bank
-        # The rows of the decoder's sample are as good as drawn by random numbers, of which they have the least.
-        n = int(source.class_counts.sum())
-        drawn = np.random.default_rng(found.bank.data.deal.seed).random(found.sample.size)
-        self.n_rows_, self._priorities = n, drawn * (found.sample.size / n)
-        return found.choice, found.sample
-
-    def _fit_source(
-        self, source: RowSource, classes: Array, progress: Progress | None = None
-    ) -> LSSVMClassifier:
-        """Fit to rows that are not in memory: in files, or on a cluster. They are never fitted exactly.
-
-        Parameters
-        ----------
-        source : RowSource
-            The rows.
-        classes : ndarray of shape (K,)
-            The class labels, ascending.
-        progress : callable or None
-            Called with every step; None: steps are shown if the estimator is verbose.
-        """
-        self.__dict__.pop("decoder_", None)
-        sample = source.sample(self._scaling.sample_rows).rows
-        self.classes_, self.n_features_in_ = classes, sample.X.shape[1]
-        self._weight_unit = getattr(source, "weight_unit", 1.0)
-        decoder = resolve_decoder(self.decoding, self._loss)
-        with shown(self.verbose if progress is None else 0) as shown_here:
-            progress = progress or shown_here
-            with blas_threads_for(sample.class_index.size):
-                codebook = self._resolved_codebook(sample, progress)
-            decoder.check(codebook)
-            self._divided, self._worker_memory = True, getattr(source, "worker_memory", None)
-            try:
-                decoder = self._planned(source.class_counts, self.n_features_in_, codebook, decoder)
-            finally:
-                del self._divided, self._worker_memory
-            if self.plan_.scale == "exact":
-                raise ValueError('rows that are not in memory cannot be fitted with scale="exact"')
-            plan = self._search_plan(
-                replace(sample, kernel=self._kernels[0].fitted(sample.X, sample.weights))
-            )
-            choice, self.support_ = self._fit_many(source, codebook, decoder, plan, progress)
-            self._trained_rows = self.support_
-            self._keep_choice(choice)
-            self.codebook_ = codebook
-            self.decoder_ = self._fit_decoder(decoder, self.bank_.data, SharedWork(keep=False), progress)
-        return self
-
-    def _keep_choice(self, choice: Choice) -> None:
-        """Set the attributes that tell what was tried."""
-        # C in the unit of the weights that were given, as `C_` is.
-        self.search_results_ = choice.table(self._weight_unit)
-        least: dict[str, float] = {}
-        for each in choice.candidates:
-            least[each.kernel.name] = min(each.loss, least.get(each.kernel.name, np.inf))
-        self.kernel_losses_ = least if len(least) > 1 else None
-        self.shrinkage_ = 1.0 if choice.chosen is None else choice.chosen.smaller
-        self.metric_results_ = None if choice.metric is None else choice.metric.table
-        self.feature_relevance_folds_ = None if choice.metric is None else choice.metric.fold_relevances
-        self.n_support_ = np.bincount(self.bank_.data.class_index, minlength=self.bank_.codebook.n_classes)
-
-    def _search_plan(self, data: TrainingRows) -> Plan:
-        """Return the parameters that concern the choice of the machines; raise ValueError if they do not fit."""
-        if self.C is not None:
-            check_positive("C", self.C, "or None to have it selected")
-        if self.selection not in ("loo", "loo-exact", "gcv", "evidence", None):
-            raise ValueError(
-                f'unknown selection {self.selection!r}; choose "loo", "loo-exact", "gcv", "evidence" or None'
-            )
-        gamma = self._resolved_gamma(data.kernel.scaled(data.X), data.weights)
-        kernels = self._kernels
-        tunable = any(kernel.tunable for kernel in kernels)
-        if self.selection is None and (self.C is None or (gamma is None and tunable)):
-            raise ValueError(
-                'selection=None leaves nothing to choose C and gamma: give both, or use selection="loo"'
-            )
-        settings = DEFAULT if self.search is None else self.search
-        if self.selection == "loo-exact":
-            settings = replace(settings, operations=np.inf, converged=1e-6)
-        return Plan(
-            tuple(kernels),
-            C=None if self.C is None else self.C * self._weight_unit,
-            gamma=gamma,
-            selection=criterion_of(self.selection),
-            shared_parameters=self.shared_parameters,
-            settings=settings,
-            noise_floor=check_noise_floor(self.noise_floor),
-            learns_metric=self._learns_metric(kernels),
-        )
-
-    def _training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> TrainingRows:
-        """Validate the input; the weights are divided by their mean, which multiplies a given C."""
-        data = super()._training_rows(X, y, sample_weight, groups)
-        self._weight_unit = float(data.weights.mean())
-        return data if self._weight_unit == 1.0 else replace(data, weights=data.weights / self._weight_unit)
-
     def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
         machine._weight_unit = self._weight_unit
         return super()._column_trainer(machine, data, progress)
@@ -542,7 +342,7 @@ default="one-vs-one"
             _warn_of_lost_digits(self.bank_.rounding_error, data.kernel)
         # Of many rows, the decoder learns from a sample.
         fitted = super()._fit_decoder(decoder, self.bank_.data, shared, progress)
-        self._cross_log_proba: Array | None = getattr(fitted, "cross_log_proba_", None)
+        self._cross_log_proba = getattr(fitted, "cross_log_proba_", None)
         if self._cross_log_proba is None and decoder.learns_probabilities:
             assert isinstance(decoder, ProbabilisticDecoder)
             rows = decoder_rows(self.bank_.data, self.bank_.training_outputs(honest=True))
@@ -561,39 +361,6 @@ default="one-vs-one"
         assert self._cross_log_proba is not None
         outputs = self.bank_.training_outputs(honest=True)
         return decoder_rows(self.bank_.data, outputs), self._cross_log_proba
-
-    @property
-    def _kernels(self) -> list[Kernel]:
-        """The candidate kernels, not fitted; a single one if the parameters name it.
-
-        With fixed parameters, whose meaning depends on the kernel, None is "rbf", and degree 3.
-        """
-        fixed = self.selection is None or not (self.gamma is None or isinstance(self.gamma, str))
-        kernels: list[Kernel]
-        if self.kernel is None:
-            degree = 2 if self.degree is None else self.degree
-            kernels = [RBF()] if fixed else [Blend(), Polynomial(degree, self.coef0, centred=True)]
-        elif self.kernel == "poly" and self.degree is None and not fixed:
-            kernels = [Polynomial(number, self.coef0) for number in (2, 3, 4)]
-        else:
-            kernels = [resolve_kernel(self.kernel, 3 if self.degree is None else self.degree, self.coef0)]
-        finish = self._with_columns if isinstance(self.metric, str) else self._with_metric
-        return [finish(kernel) for kernel in kernels]
-
-    def _learns_metric(self, kernels: list[Kernel]) -> bool:
-        """Return whether a metric is to be learned; raise ValueError where it cannot be."""
-        if not isinstance(self.metric, str):
-            return False
-        if self.metric != "learned":
-            raise ValueError(
-                f'unknown metric {self.metric!r}; choose "learned", None or an array with a width for every column'
-            )
-        if not kernels[0].parts:
-            raise ValueError(
-                'metric="learned" needs the gradient of the kernel, which only kernels with a name have: "rbf", '
-                '"laplacian", "exponential", "blend", "poly" or "linear"'
-            )
-        return True
 
     def _training_outputs(
         self, *, honest: bool, shared: SharedWork, progress: Progress | None = None
@@ -623,113 +390,6 @@ default="one-vs-one"
         variances = self._outputs(self._new_rows(X), variances=True).variances
         assert variances is not None
         return variances
-
-    @property
-    def loo_log_proba_(self) -> Array:
-        """Cross-fitted log-probabilities of the training rows, shape (n_support, K)."""
-        check_is_fitted(self)
-        log_p, soft_labels = self._cross_log_proba, self.bank_.data.soft_labels
-        if log_p is None:
-            raise AttributeError(
-                f"{type(self.decoder_).__name__} decoding learns no probabilities from honest outputs"
-            )
-        if soft_labels is None:
-            return log_p
-        # A row with a soft label stands once for every class that it may belong to.
-        return log_p[np.unique(np.nonzero(soft_labels)[0], return_index=True)[1]]
-
-    @property
-    def loo_log_loss_(self) -> float:
-        """The log-loss of `loo_log_proba_`, weighted as the rows are."""
-        log_p, data = self.loo_log_proba_, self.bank_.data
-        labels = (
-            np.eye(self.classes_.size)[data.class_index] if data.soft_labels is None else data.soft_labels
-        )
-        leak = self.bank_.leak
-        weights = data.weights if leak is None else data.weights * data.shares_without(leak)
-        return -float(weights @ (labels * log_p).sum(axis=1) / weights.sum())
-
-    @property
-    def metric_(self) -> Array | None:
-        """The widths of the columns, shape (n_features,); None if they are not scaled."""
-        check_is_fitted(self)
-        kernel = self.bank_.kernel
-        return kernel.widths if isinstance(kernel, Scaled) else None
-
-    @property
-    def _has_relevance(self) -> bool:
-        """Whether there are relevances; they need not be computed to know."""
-        return hasattr(self, "bank_") and bool(self.bank_.kernel.parts)
-
-    @property
-    def feature_relevance_(self) -> Array:
-        """How much the machines depend on every column, as shares that sum to one, shape (n_features,)."""
-        check_is_fitted(self)
-        if not self._has_relevance:
-            raise AttributeError(
-                "the formula of this kernel is not known: only kernels with a name have relevances"
-            )
-        return relevance(Expansion.of(self._exact_bank))
-
-    @property
-    def feature_relevance_std_(self) -> Array | None:
-        """The standard deviation of the relevance over folds, shape (n_features,); None if it was not measured."""
-        check_is_fitted(self)
-        return spread(self.feature_relevance_folds_)
-
-    @property
-    def _exact_bank(self) -> LSSVMBank:
-        """The exact machines: of all rows, or of the sample by which parameters were chosen."""
-        return self.bank_.pilot if isinstance(self.bank_, ScaledBank) else self.bank_
-
-    def _bank_of_all(self, name: str) -> LSSVMBank:
-        """Return the exact machines of all rows; raise AttributeError for leaves and landmarks."""
-        if isinstance(self.bank_, ScaledBank):
-            raise AttributeError(
-                f"{name} is known for exact machines only; those of leaves and landmarks are bank_.leaves and "
-                "bank_.landmarks"
-            )
-        return self.bank_
-
-    @property
-    def C_(self) -> Array:
-        """The regularisation of every machine, shape (L,)."""
-        return self._exact_bank.C / self._weight_unit
-
-    @property
-    def gamma_(self) -> Array:
-        """The kernel parameter of every machine, shape (L,)."""
-        return self._exact_bank.gamma
-
-    @property
-    def mu_(self) -> Array:
-        """The inverse prior variance of the weights of every machine, shape (L,)."""
-        return self._exact_bank.mu
-
-    @property
-    def zeta_(self) -> Array:
-        """The inverse noise variance of every machine, shape (L,)."""
-        return self._exact_bank.zeta
-
-    @property
-    def log_evidence_(self) -> Array:
-        """The level-three log-evidence of every machine, shape (L,)."""
-        return self._exact_bank.log_evidence
-
-    @property
-    def dual_coef_(self) -> Array:
-        """The kernel coefficients of every machine, shape (L, n_support)."""
-        return self._bank_of_all("dual_coef_").dual_coef
-
-    @property
-    def intercept_(self) -> Array:
-        """The bias of every machine, shape (L,)."""
-        return self._bank_of_all("intercept_").intercept
-
-    @property
-    def loo_margins_(self) -> Array:
-        """The leave-one-out margins of the training rows, shape (n_support, L)."""
-        return self.bank_.loo_margins
 
 
 def _warn_of_lost_digits(error: float, kernel: Kernel) -> None:
