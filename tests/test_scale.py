@@ -38,6 +38,8 @@ from polymargin.outputs import Outputs
 from polymargin.plots import ReliabilityDisplay
 from polymargin.scale import ScalePlan, ScaleSettings, plan_scale
 from polymargin.scale.bank import ScaledBank
+from polymargin.scale.leaf_search import GrownLeaves, search_leaf_rows
+from polymargin.scale.sources import FittedLeaf, Sample
 from polymargin.solvers.pooling import pool_weights
 
 SMALL = ScaleSettings(leaf_rows=150, sample_rows=300, decoder_rows=600)
@@ -786,7 +788,7 @@ def test_memory_bounds_landmarks_and_leaves():
     assert 50 <= tiny.n_landmarks < little.n_landmarks <= plenty.n_landmarks
     assert tiny.leaf_share < 0.2 < plenty.leaf_share == 1.0
     assert tiny.n_leaves < plenty.n_leaves
-    assert "of the rows" in str(tiny)
+    assert "of all rows" in str(tiny)
     # Many classes have many products; those of dense codebooks are added up.
     assert plan([50_000] * 100, book=one_vs_one, **TIGHT).n_landmarks < 1000
     assert plan([50_000] * 100, **TIGHT).n_landmarks >= 900
@@ -798,9 +800,61 @@ def test_memory_bounds_landmarks_and_leaves():
 def test_an_expected_number_of_leaves():
     for n in (900, 3000):
         X, y = waveform(n)
-        model = classifier("leaves").fit(X, y)
-        found = model.bank_.leaves.tree.n_leaves
-        assert 0.4 < model.plan_.n_leaves / found < 2.5
+        expected = plan(np.bincount(y), n_columns=21, scale="leaves", settings=SMALL).n_leaves
+        assert 0.4 < expected / classifier("leaves").fit(X, y).plan_.n_leaves < 2.5
+
+
+@pytest.mark.parametrize(
+    ("sizes", "arguments"),
+    [
+        ((1500, 3000, 6000), {"counts": [2000] * 10, "book": one_vs_one, **ROOM}),
+        # Larger leaves of so many rows would take too many operations, or too much memory.
+        ((1500,), {"counts": [500_000] * 2, **ROOM}),
+        ((1500,), {"counts": [2000] * 10, "book": one_vs_one, "worker_memory": 1e9, **ROOM}),
+        ((1500, 3000), {"counts": [2000] * 10, "book": one_vs_one, "worker_memory": 6e9, **ROOM}),
+        # One leaf has all rows.
+        ((1500, 3000), {"counts": [1000] * 2, **ROOM}),
+        ((700,), {"counts": [2000] * 10, "settings": ScaleSettings(leaf_rows=700)}),
+        ((1500,), {"counts": [2000] * 10, "settings": ScaleSettings(leaf_operations=1e6)}),
+    ],
+)
+def test_sizes_of_leaves_to_try(sizes, arguments):
+    assert plan(scale="leaves", **arguments).leaf_rows == sizes
+
+
+@pytest.mark.parametrize(
+    ("losses", "chosen"), [((3, 2, 1), 40), ((2, 1, 1), 20), ((1, 2, 0), 10), ((1, 1, 0), 10)]
+)
+def test_leaves_are_enlarged_while_that_helps(losses, chosen):
+    rows = fitted("leaves").bank_.data
+    sample = Sample(np.arange(rows.class_index.size), rows)
+    noise = 1e-3 * np.random.default_rng(0).normal(size=(3, rows.class_index.size))
+    sizes = (10, 20, 40)
+
+    def judge(codebook, rows, honest):
+        number = int(honest[0, 0])
+        return losses[number] + noise[number] * (number > 0), np.ones(rows.class_index.size)
+
+    def grow(size):
+        number = np.full((sample.numbers.size, 3), float(sizes.index(size)))
+        every = FittedLeaf(None, np.arange(len(number)), np.ones(len(number)), number, number)
+        return GrownLeaves(size, None, [every])
+
+    found = search_leaf_rows(sizes, grow, sample, one_vs_all(3), judge, 2.0)
+    assert found.leaf_rows == chosen
+
+
+@pytest.mark.parametrize("decoder_rows", [900, 450])
+def test_leaves_of_the_chosen_size_are_those_of_that_size(decoder_rows, monkeypatch):
+    """Whether sizes were compared on all rows, whose leaves are kept, or on a sample."""
+    monkeypatch.setattr("polymargin.scale.plan._LEAF_ROWS", 100)
+    settings = replace(SMALL, leaf_rows=None, decoder_rows=decoder_rows)
+    chosen = classifier("both", scaling=settings).fit(*waveform())
+    size = chosen.plan_.leaf_rows[0]
+    assert size in (100, 200, 400)
+    given = classifier("both", scaling=replace(settings, leaf_rows=size)).fit(*waveform())
+    assert given.plan_.n_leaves == chosen.plan_.n_leaves
+    assert_array_equal(given.predict_proba(X_NEW), chosen.predict_proba(X_NEW))
 
 
 def test_what_was_refused_is_fitted(monkeypatch):
@@ -822,8 +876,9 @@ def test_what_was_refused_is_fitted(monkeypatch):
 def test_the_plan_is_told(caplog):
     with caplog.at_level("INFO", logger="polymargin"):
         model = classifier("both", verbose=1).fit(*waveform(400))
-    assert str(model.plan_) in caplog.text
+    assert "400 rows, 3 classes: about 7 leaves of up to 150 rows and 80 landmarks" in caplog.text
     assert isinstance(model.plan_, ScalePlan)
+    assert (model.plan_.n_leaves, model.plan_.leaf_rows) == (model.bank_.leaves.tree.n_leaves, (150,))
 
 
 # Pools of outputs ------------------------------------------------------------------------------------------

@@ -487,7 +487,7 @@ def test_too_little_memory():
 
 def test_sizes_follow_memory():
     small, large = settings_for(1e9, 1, 1), settings_for(1e12, 1, 1)
-    assert (large.leaf_rows, large.sample_rows, large.decoder_rows) == (1500, 4000, 20_000)
+    assert (large.leaf_rows, large.sample_rows, large.decoder_rows) == (None, 4000, 20_000)
     assert small.sample_rows < 4000
     assert small.decoder_rows < 20_000
     assert small.memory == 5e8

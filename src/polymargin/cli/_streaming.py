@@ -190,18 +190,20 @@ def settings_for(bound: float, n_members: int, n_jobs: int) -> ScaleSettings:
         How many leaves are trained at the same time.
     """
     from polymargin.scale import ScaleSettings
+    from polymargin.scale.plan import LEAF_BYTES
 
     usual = ScaleSettings()
 
     def within(most: int, least: int, rows: float) -> int:
         return int(max(least, min(most, rows)))
 
+    largest = np.sqrt(bound / (2.0 * LEAF_BYTES * n_jobs))
     return ScaleSettings(
         exact_operations=0.0,  # rows that are not in memory have no exact machines
         # The search holds six matrices of the sample, those of two kernels at the same time.
         sample_rows=within(usual.sample_rows, 500, np.sqrt(bound / (2.0 * 48.0 * min(n_jobs, 2)))),
-        # A leaf and its overlap, eight matrices; a half of the memory for all that are trained at the same time.
-        leaf_rows=within(usual.leaf_rows, 200, np.sqrt(bound / (2.0 * 64.0 * n_jobs)) / 1.5),
+        # A leaf takes at most a half of the memory for all that are trained at the same time.
+        leaf_rows=None if largest >= 1500.0 else int(max(largest, 200.0)),
         # Five matrices of the features of these rows, a thousand landmarks.
         decoder_rows=within(usual.decoder_rows, 2000, bound / (3.0 * 5.0 * 8.0 * 1000.0)),
         # To save a model takes four times its size, and half of this is what its leaves may hold.

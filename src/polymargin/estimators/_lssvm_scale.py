@@ -148,7 +148,7 @@ class ScaleMixin(DichotomyClassifier):
             progress=progress,
             n_jobs=self.n_jobs,
         )
-        self.bank_ = found.bank
+        self.bank_, self.plan_ = found.bank, found.plan
         # The rows of the decoder's sample are as good as drawn by random numbers, of which they have the least.
         n = int(source.class_counts.sum())
         drawn = np.random.default_rng(found.bank.data.deal.seed).random(found.sample.size)

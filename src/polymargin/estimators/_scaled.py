@@ -40,11 +40,14 @@ class ScaledChoice:
         What was tried on a sample.
     sample : ndarray of int
         The rows whose honest outputs are known, from which the decoder learns.
+    plan : ScalePlan
+        How the fit was divided.
     """
 
     bank: ScaledBank
     choice: Choice
     sample: Array
+    plan: ScalePlan
 
 
 def choose_on_sample(
@@ -202,8 +205,8 @@ def fit_many_rows(
     remembered = getattr(source, "remembered", None)
     choice, pilot = choose_on_sample(sample, codebook, decoder, plan, progress, n_jobs, remembered)
     learned = choice.metric is not None and choice.metric.chosen is not None
-    with threads(n_jobs, settings.leaf_rows):
-        bank, decoded = fit_scaled_bank(
+    with threads(n_jobs, min(scale.leaf_rows, default=scale.sample_rows)):
+        bank, decoded, divided = fit_scaled_bank(
             source,
             codebook,
             pilot,
@@ -214,4 +217,4 @@ def fit_many_rows(
             seen=sample.numbers if learned else None,
             progress=progress,
         )
-    return ScaledChoice(bank, choice, decoded.numbers)
+    return ScaledChoice(bank, choice, decoded.numbers, divided)

@@ -2,7 +2,7 @@
 
     sample ──► pilot: kernel, metric, C, gamma
     sample ──► landmarks ──► one pass: statistics of the classes ──► machines
-    sample ──► tree ──► rows to their leaves ──► machines of every leaf
+    sample ──► size of leaves, tree ──► rows to their leaves ──► machines of every leaf
     honest outputs of a sample ──► decoder
 
 A `RowSource` does what depends on where the rows are: it adds up what a function makes of all blocks of rows, and it
@@ -12,6 +12,7 @@ trains the leaves.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,11 @@ from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap, centred
 from polymargin.scale.landmark_bank import LandmarkBank, features_of, fit_landmark_bank
 from polymargin.scale.landmark_search import Judge, Searched, fit_searched, search_feature_map
 from polymargin.scale.landmarks import choose_landmarks
+from polymargin.scale.leaf_search import GrownLeaves, search_leaf_rows
 from polymargin.scale.leaves import LeafBank, LeafTraining
 from polymargin.scale.plan import ScalePlan
 from polymargin.scale.settings import ScaleSettings
-from polymargin.scale.sources import BlockStatistics, RowSource, Sample
+from polymargin.scale.sources import BlockStatistics, MemoryRows, RowSource, Sample
 from polymargin.scale.tree import Tree
 
 Array = NDArray[Any]
@@ -83,7 +85,7 @@ def fit_scaled_bank(
     keep_statistics: bool = False,
     seen: Array | None = None,
     progress: Progress | None = None,
-) -> tuple[ScaledBank, Sample]:
+) -> tuple[ScaledBank, Sample, ScalePlan]:
     """Train the machines of many rows.
 
     Parameters
@@ -112,13 +114,15 @@ def fit_scaled_bank(
     bank : ScaledBank
     decoded : Sample
         The rows whose honest outputs the bank has.
+    plan : ScalePlan
+        The plan as it came out: with the size and the number of leaves.
     """
     decoded = source.sample(plan.decoder_rows)
     decoded = replace(decoded, rows=replace(decoded.rows, kernel=pilot.bank.kernel))
     leaf_bank = landmark_bank = None
     exact, honest = [], []
     if plan.has_leaves:
-        leaf_bank, *margins = _fit_leaves(source, decoded, codebook, pilot, plan, settings, progress)
+        leaf_bank, *margins, plan = _fit_leaves(source, decoded, codebook, pilot, plan, settings, progress)
         exact.append(margins[0])
         honest.append(margins[1])
     if plan.has_landmarks:
@@ -139,7 +143,7 @@ def fit_scaled_bank(
         None if leak is None or leak.all() else leak,
         rounding_error=pilot.bank.rounding_error,
     )
-    return bank, decoded
+    return bank, decoded, plan
 
 
 def _as_frequent(rows: TrainingRows, class_counts: Array, n_rows: int) -> TrainingRows:
@@ -162,21 +166,60 @@ def _fit_leaves(
     plan: ScalePlan,
     settings: ScaleSettings,
     progress: Progress | None,
-) -> tuple[LeafBank, Array, Array]:
-    """Return the leaves, and the leave-one-out margins of the decoder's sample, twice (n, L)."""
-    kernel, n_rows = pilot.bank.kernel, int(plan.leaf_share * plan.n_rows)
-    sample = source.sample(min(max(_ROWS_PER_LEAF * plan.n_leaves, settings.decoder_rows), _MOST_TREE_ROWS))
+) -> tuple[LeafBank, Array, Array, ScalePlan]:
+    """Return the leaves, the leave-one-out margins of the decoder's sample, twice (n, L), and the plan."""
+    sizes, n_sampled = plan.leaf_rows, decoded.numbers.size
+    every = partial(
+        _grow_leaves, codebook=codebook, pilot=pilot, plan=plan, settings=settings, progress=progress
+    )
+    if len(sizes) > 1 and pilot.judge is not None:
+        # Sizes are compared on the decoder's sample, whose leaves are those of all rows if it has all of them.
+        rows = MemoryRows(decoded.rows, codebook.n_classes)
+        sample = Sample(np.arange(n_sampled), decoded.rows)
+        seen = np.flatnonzero(np.isin(decoded.numbers, pilot.numbers))
+        significance = pilot.criterion["settings"].significance
+        grown = search_leaf_rows(
+            sizes, partial(every, rows, sample, seen, 1.0), sample, codebook, pilot.judge, significance
+        )
+        if not (isinstance(source, MemoryRows) and n_sampled == plan.n_rows):
+            grown = every(source, decoded, pilot.numbers, plan.leaf_share, grown.leaf_rows)
+    else:
+        grown = every(source, decoded, pilot.numbers, plan.leaf_share, sizes[0])
+    # Leaves of a cluster stay there.
+    bank = getattr(source, "leaf_bank", LeafBank)
+    leaves = bank(pilot.bank.kernel, grown.tree, [each.leaf for each in grown.leaves])
+    found = replace(plan, n_leaves=len(grown.leaves), leaf_rows=(grown.leaf_rows,))
+    return leaves, *grown.left_out(n_sampled, codebook.n_columns), found
+
+
+def _grow_leaves(
+    source: RowSource,
+    decoded: Sample,
+    seen: Array,
+    share: float,
+    leaf_rows: int,
+    *,
+    codebook: Codebook,
+    pilot: Pilot,
+    plan: ScalePlan,
+    settings: ScaleSettings,
+    progress: Progress | None,
+) -> GrownLeaves:
+    """Cut a share of the rows into leaves, of which the pilot has seen some, and train these."""
+    kernel, n_rows, seed = pilot.bank.kernel, int(share * source.class_counts.sum()), decoded.rows.deal.seed
+    n_leaves = plan.n_leaves * plan.leaf_rows[0] / leaf_rows
+    sample = source.sample(int(min(max(_ROWS_PER_LEAF * n_leaves, settings.decoder_rows), _MOST_TREE_ROWS)))
     # Cuts follow the outputs of the pilot's machines at rows that these have not seen, not the labels: what a cut
     # learns from the labels of its rows leaks into their leave-one-out outputs, by 0.014 nats a row on waveform.
-    unseen = np.flatnonzero(~np.isin(sample.numbers, pilot.numbers))
+    unseen = np.flatnonzero(~np.isin(sample.numbers, seen))
     grown = sample.rows.X if unseen.size < sample.numbers.size / 2 else sample.rows.X[unseen]
     tree = Tree.grow(
         kernel.scaled(grown),
         pilot.bank.margins(grown),
-        leaf_rows=settings.leaf_rows,
+        leaf_rows=leaf_rows,
         overlap=settings.overlap,
         n_rows=n_rows,
-        seed=decoded.rows.deal.seed,
+        seed=seed,
     )
     training = LeafTraining(
         kernel,
@@ -185,18 +228,10 @@ def _fit_leaves(
         pilot.gamma,
         pilot.smaller,
         {name: value for name, value in pilot.criterion.items() if name != "pools"},
-        largest=4 * settings.leaf_rows,
-        seed=decoded.rows.deal.seed,
+        largest=4 * leaf_rows,
+        seed=seed,
     )
-    fitted = source.fit_leaves(tree, training, plan.leaf_share, decoded, progress)
-    exact, honest = np.zeros((2, decoded.numbers.size, codebook.n_columns))
-    # Routing weights of all leaves of a row sum to one.
-    for each in fitted:
-        exact[each.sampled] += each.shares[:, np.newaxis] * each.exact
-        honest[each.sampled] += each.shares[:, np.newaxis] * each.honest
-    # Leaves of a cluster stay there.
-    bank = getattr(source, "leaf_bank", LeafBank)
-    return bank(kernel, tree, [each.leaf for each in fitted]), exact, honest
+    return GrownLeaves(leaf_rows, tree, source.fit_leaves(tree, training, share, decoded, progress))
 
 
 def _fit_landmarks(
