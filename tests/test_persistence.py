@@ -251,7 +251,7 @@ def test_description_without_loading(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "skops.io", None)
     told = describe(tmp_path / "model")
     last = model[-1]
-    assert told["format"] == 1
+    assert told["format"] == _files.FORMAT
     assert told["summary"] == {"data": "trees", "when": {"year": 2024}}
     assert set(told["versions"]) == {"polymargin", "python", "numpy", "scipy", "scikit-learn", "skops"}
     assert told["versions"]["numpy"] == np.__version__
@@ -384,23 +384,37 @@ def path(tmp_path):
 
 def test_a_newer_format_says_which_version_reads_it(path):
     def change(manifest, members):
-        manifest["format"], manifest["versions"]["polymargin"] = 2, "7.1"
+        manifest["format"], manifest["versions"]["polymargin"] = _files.FORMAT + 1, "7.1"
         members["schema.json"] = b"in a new language"
 
     rewritten(path, change)
-    with pytest.raises(ModelFileError, match=r"format 2.*reads formats up to 1.*polymargin 7\.1"):
+    new, known = _files.FORMAT + 1, _files.FORMAT
+    with pytest.raises(ModelFileError, match=rf"format {new}.*reads formats up to {known}.*polymargin 7\.1"):
         polymargin.load(path)
-    assert describe(path)["format"] == 2
+    assert describe(path)["format"] == new
 
 
 def test_an_older_format_loads_or_says_why_not(path, monkeypatch):
-    monkeypatch.setattr(_files, "FORMAT", 2)
+    monkeypatch.setattr(_files, "FORMAT", _files.FORMAT + 1)
     polymargin.load(path)
-    monkeypatch.setattr(_files, "OLDEST_FORMAT", 2)
+    monkeypatch.setattr(_files, "OLDEST_FORMAT", _files.FORMAT)
     with pytest.raises(
         ModelFileError, match=f"no longer reads: load it with polymargin {polymargin.__version__}"
     ):
         polymargin.load(path)
+
+
+def test_models_of_version_0_1_are_refused_by_name(path):
+    def change(manifest, members):
+        manifest["format"], manifest["versions"]["polymargin"] = 1, "0.1.0"
+        members["schema.json"] = b"with classes that have moved since"
+
+    rewritten(path, change)
+    with pytest.raises(
+        ModelFileError, match=r"format 1.*no longer reads: load it with polymargin 0\.1\.0, which"
+    ):
+        polymargin.load(path)
+    assert describe(path)["versions"]["polymargin"] == "0.1.0"
 
 
 @pytest.mark.parametrize("number", [0, -1, True, "1", None, 1.5])

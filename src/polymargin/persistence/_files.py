@@ -23,8 +23,9 @@ from polymargin.persistence._errors import PARSER_ERRORS, ModelFileError, ModelV
 from polymargin.persistence._schema import check, forget_what_can_be_computed, renumbered
 from polymargin.persistence._summary import library_versions, plain, training_summary
 
-#: The format that is written, and the oldest that is still read.
-FORMAT, OLDEST_FORMAT = 1, 1
+#: The format that is written, and the oldest that is still read. A format is what the classes in a file store, too: it
+#: is raised when one of them gets another name, place or attribute. 1 is that of polymargin 0.1.
+FORMAT, OLDEST_FORMAT = 2, 2
 
 
 def save(model: Any, path: str | os.PathLike[str], summary: Mapping[str, Any] | None = None) -> None:
