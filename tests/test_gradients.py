@@ -18,6 +18,7 @@ from polymargin.kernels import (
     Polynomial,
     Precomputed,
 )
+from polymargin.solvers import _sign_sums_compiled
 from polymargin.solvers.gradients import KINK, mean_squared_gradients
 
 KERNELS = {
@@ -84,6 +85,30 @@ def test_equals_the_oracle(name, kink):
     assert_allclose(
         mean_squared_gradients(kernel, X, a, gammas, Z=Z, weights=weights, kink=kink), expected, rtol=1e-9
     )
+
+
+@pytest.mark.parametrize("kink", [0.0, KINK, 0.5])
+@pytest.mark.parametrize("name", ["laplacian", "blend"])
+def test_the_compiled_loop_equals_numpy(monkeypatch, name, kink):
+    X, Z, a, gammas, weights = problem(n=700, m=300)
+    X, Z = (
+        1e9 * X,
+        1e9 * np.vstack([Z, X[:20]]),
+    )  # with equal values, and distances that overflow without a kink
+    weights = np.vstack([weights, weights[:20]])
+    kernel, _ = KERNELS[name]
+    arguments = (kernel, X, a, 1e-9 * gammas)
+    small = mean_squared_gradients(*arguments, Z=Z, weights=weights, kink=kink)
+    monkeypatch.setattr("polymargin.solvers.gradients._MANY_SIGNS", 0)
+    compiled = "polymargin.solvers._sign_sums_compiled.subtract_sign_sums"
+    with monkeypatch.context() as counted:
+        calls = []
+        subtract = _sign_sums_compiled.subtract_sign_sums
+        counted.setattr(compiled, lambda *given: (calls.append(1), subtract(*given)))
+        large = mean_squared_gradients(*arguments, Z=Z, weights=weights, kink=kink)
+    assert calls
+    assert small.min() > 0.0
+    assert_allclose(large, small, rtol=1e-9)
 
 
 @every_kernel

@@ -29,6 +29,7 @@ from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_ba
 from polymargin.machines.lssvm_training import select
 from polymargin.outputs import Nested
 from polymargin.selection.settings import SearchSettings
+from polymargin.solvers.gradients import mean_squared_gradients
 from polymargin.solvers.sensitivity import swap_effects
 
 Array = NDArray[Any]
@@ -278,8 +279,6 @@ def _learned(widths: Array, machines: Expansion, damping: float) -> Array:
 
 def _squared_gradients(machines: Expansion) -> Array:
     """Return the mean squared gradient of the machines along every scaled column, over the rows of each, shape (d,)."""
-    from polymargin.solvers.gradients import mean_squared_gradients  # numba takes long to import
-
     data = machines.data
     kernel = data.kernel
     inner = kernel.kernel if isinstance(kernel, Scaled) else kernel

@@ -19,7 +19,7 @@ from polymargin._memory import block_rows
 from polymargin._threads import in_threads
 from polymargin.kernels import RBF, Blend, Exponential, Kernel, Laplacian, Linear, Polynomial
 from polymargin.kernels._base import weighted_moments
-from polymargin.solvers._compile import compiled
+from polymargin.solvers._sign_sums import subtract_sign_sums
 
 __all__ = ["KINK", "mean_squared_gradients"]
 
@@ -32,8 +32,10 @@ Array = NDArray[Any]
 KINK = 1e-3
 #: The largest number of rows of a block: more do not make the matrix products faster, and leave the cache.
 _BLOCK_ROWS = 256
-#: The rows of an inner loop over signs, which stay in the cache.
-_CHUNK = 512
+#: Signs of more pairs of rows than this, times columns, are summed by a compiled loop. NumPy takes 0.012 s for as many,
+#: the loop 0.002 s; but to import numba takes 0.4 s, to compile the loop for the first time 1.2 s, and a fit with
+#: learned metrics takes gradients some twelve times.
+_MANY_SIGNS = 1e7
 #: One over the width of a kink, at most: an infinite factor would make NaN of equal values.
 _STEEPEST = 1e300
 
@@ -82,8 +84,8 @@ def mean_squared_gradients(
     Notes
     -----
     L machines of n rows cost 2n²(L + 1)d operations for m = n, beside the kernel's values; those of the Laplacian
-    kernel as many, but in a compiled loop. For 3000 rows of 50 columns, in factorisations of the n × n matrix: 0.6 for
-    one machine and 1.5 for ten with the exponential kernel, 1.5 and 2.9 with the Laplacian.
+    kernel as many, in a loop that is compiled if there are many. For 3000 rows of 50 columns, in factorisations of the
+    n × n matrix: 0.6 for one machine and 1.5 for ten with the exponential kernel, 1.5 and 2.9 with the Laplacian.
 
     Examples
     --------
@@ -107,6 +109,12 @@ def mean_squared_gradients(
         per_row = 8 * (4 * kernel.base_numbers * group.rows.size + 2 * group.machines.size * X.shape[1])
         step = min(block_rows(per_row), _BLOCK_ROWS)
         tasks += [(group, looked_at[start : start + step]) for start in range(0, looked_at.size, step)]
+
+    signs = sum(rows.size * group.rows.size for group, rows in tasks) * X.shape[1]
+    if signs > _MANY_SIGNS and isinstance(kernel, (Laplacian, Blend)):
+        from polymargin.solvers import _sign_sums_compiled  # numba takes long to import
+
+        expansion.subtract_sign_sums = _sign_sums_compiled.subtract_sign_sums
 
     def sums(task: tuple[_Machines, Array]) -> Array:
         group, rows = task
@@ -133,6 +141,7 @@ class _Expansion:
 
     def __init__(self, kernel: Kernel, X: Any, coefficients: Array, gammas: Array, kink: float) -> None:
         self.kernel, self.X, self.coefficients = kernel, X, coefficients
+        self.subtract_sign_sums = subtract_sign_sums
         mean, variance = weighted_moments(X, np.ones(X.shape[0]))
         # A shift changes no difference of two rows, but saves the digits that a common mean would cost.
         self.centre = mean
@@ -194,7 +203,9 @@ class _Expansion:
             a = self.coefficients[np.ix_(group.rows[some], group.machines)]
             if kind == _SIGNS:
                 columns_first = np.ascontiguousarray(X.T), np.ascontiguousarray(a.T)
-                _add_signs(gradients, np.ascontiguousarray(phi), Z, *columns_first, self.steepness)
+                self.subtract_sign_sums(
+                    gradients, np.ascontiguousarray(phi), Z, *columns_first, self.steepness
+                )
                 continue
             # One product for all of these machines: φ (a₁X, a₁, a₂X, a₂, …).
             scaled = np.empty((X.shape[0], a.shape[1], d + 1))
@@ -205,35 +216,6 @@ class _Expansion:
                 gradients[machine] += sums[:, machine, :d]
                 if kind == _DIFFERENCES:
                     gradients[machine] -= sums[:, machine, d:] * Z
-
-
-@compiled(nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
-def _add_signs(gradients: Any, phi: Any, Z: Any, X: Any, a: Any, steepness: Any) -> None:
-    """Subtract Σ_i a_li φ_mi sign(z_mj - x_ji) from the gradients (L, m, d) of some machines; signs have no jump.
-
-    Rows run fastest: every inner loop is a contiguous, vectorised one, and all machines share the signs.
-    """
-    n = phi.shape[1]
-    shares, signs = np.empty((a.shape[0], _CHUNK)), np.empty(_CHUNK)
-    for m in range(Z.shape[0]):
-        for start in range(0, n, _CHUNK):
-            size = min(_CHUNK, n - start)
-            factors = phi[m, start : start + size]
-            for p in range(a.shape[0]):
-                share, own = shares[p], a[p, start : start + size]
-                for i in range(size):
-                    share[i] = factors[i] * own[i]
-            for j in range(X.shape[0]):
-                x, z, steep = X[j, start : start + size], Z[m, j], steepness[j]
-                for i in range(size):
-                    u = (z - x[i]) * steep
-                    u = u if u < 1.0 else 1.0
-                    signs[i] = u if u > -1.0 else -1.0
-                for p in range(a.shape[0]):
-                    share, total = shares[p], 0.0
-                    for i in range(size):
-                        total += share[i] * signs[i]
-                    gradients[p, m, j] -= total
 
 
 def _as_doubles(X: Any) -> Any:
