@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from sklearn.neighbors import NearestNeighbors
 
 from polymargin._warnings import warn
 from polymargin.rows import content_rank
@@ -150,6 +149,8 @@ def _near_copies(X: Array, class_index: Array) -> Array | None:
     n = class_index.size
     if n < 3 * _NEIGHBOURS:
         return None
+    from sklearn.neighbors import NearestNeighbors  # slow to import
+
     X = X / (float(np.abs(X).max()) or 1.0)  # the squares of large values would overflow
     neighbours = NearestNeighbors(n_neighbors=_NEIGHBOURS + 1).fit(X)
     some = np.unique(np.linspace(0, n - 1, min(n, _QUERIES)).round().astype(int))

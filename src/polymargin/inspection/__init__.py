@@ -5,18 +5,27 @@ compared, `honest_rows` gives the cross-fitted probabilities of the training row
 model depends on every column, and `polymargin.inspection.html` adds a table of choices to scikit-learn's HTML diagram.
 """
 
-from polymargin.inspection.honest import HonestRows, honest_rows
-from polymargin.inspection.relevance import FeatureRelevance, feature_relevance
-from polymargin.inspection.surface import SelectionSurface, selection_surface
-from polymargin.inspection.tried import Tried, searches
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "FeatureRelevance",
-    "HonestRows",
-    "SelectionSurface",
-    "Tried",
-    "feature_relevance",
-    "honest_rows",
-    "searches",
-    "selection_surface",
-]
+from polymargin._lazy import attach
+
+# Imported when they are first used: every estimator needs the table in `html`, hardly any the rest.
+if TYPE_CHECKING:
+    from polymargin.inspection.honest import HonestRows as HonestRows
+    from polymargin.inspection.honest import honest_rows as honest_rows
+    from polymargin.inspection.relevance import FeatureRelevance as FeatureRelevance
+    from polymargin.inspection.relevance import feature_relevance as feature_relevance
+    from polymargin.inspection.surface import SelectionSurface as SelectionSurface
+    from polymargin.inspection.surface import selection_surface as selection_surface
+    from polymargin.inspection.tried import Tried as Tried
+    from polymargin.inspection.tried import searches as searches
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        {
+            "honest": ["HonestRows", "honest_rows"],
+            "relevance": ["FeatureRelevance", "feature_relevance"],
+            "surface": ["SelectionSurface", "selection_surface"],
+            "tried": ["Tried", "searches"],
+        },
+    )

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import manhattan_distances
 
 from polymargin.kernels._base import Array, Kernel, symmetric, weighted_moments
 
@@ -73,6 +72,8 @@ class Laplacian(Kernel):
 def _distances(X: Any, Z: Any) -> Array:
     """Return the city-block distances, shape (n, m)."""
     if sparse.issparse(X) or sparse.issparse(Z):
+        from sklearn.metrics.pairwise import manhattan_distances  # slow to import
+
         return manhattan_distances(_short_indices(X), _short_indices(Z))
     return cdist(X, Z, "cityblock")
 

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.cluster import MiniBatchKMeans
-from sklearn.metrics import pairwise_distances_argmin
 
 from polymargin.kernels import Kernel
 from polymargin.rows import TrainingRows
@@ -52,6 +50,9 @@ def choose_landmarks(rows: TrainingRows, gamma: float, n_landmarks: int, rule: L
     elif rule == "cholesky":
         chosen = pivoted_cholesky(rows.kernel, gamma, rows.X[order], n_landmarks)[0]
     else:
+        from sklearn.cluster import MiniBatchKMeans  # slow to import
+        from sklearn.metrics import pairwise_distances_argmin
+
         scaled = rows.kernel.scaled(rows.X[order])
         centres = MiniBatchKMeans(n_landmarks, n_init=1, random_state=deal.seed).fit(scaled)
         chosen = np.unique(pairwise_distances_argmin(centres.cluster_centers_, scaled))
