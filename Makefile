@@ -4,6 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 OLDEST := .venv-oldest
 OLDEST_PYTHON ?= python3.11
+NEWEST := .venv-newest
+# The newest of these that there is and runs; the names may be there without an interpreter behind them.
+NEWEST_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 $(PYTHON); do \
+  $$python -c '' 2>/dev/null && echo $$python && break; done)
 
 # Everything that numba compiles is used by these.
 HINGE := $(addprefix tests/test_, smo.py single_machine.py svm.py posterior_svm.py)
@@ -12,7 +16,11 @@ ESTIMATORS := $(addprefix tests/test_, lssvm_classifier.py svm.py posterior_svm.
   densities.py kernels.py metric.py ranks.py codebooks.py decoders.py leave_out.py lapack.py threads.py \
   reproduction.py persistence.py tables.py)
 
-.PHONY: help demo test test-gpu perturbation nojit oldest lint format reproduce bench fuzz clean
+# Of these, what differs most between versions: scikit-learn's checks of the default estimators, LAPACK, files.
+SMOKE := $(ESTIMATORS) tests/test_lazy.py -k "lapack or tables or lazy or (persistence and format) or (scikit_learn and not \
+  (coding or shared_parameters or members or density or machine or gamma))"
+
+.PHONY: help demo test test-gpu perturbation nojit oldest oldest-smoke newest-smoke release lint format reproduce bench fuzz clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -39,6 +47,15 @@ nojit: $(VENV)/.dev     ## the tests of the hinge machines with numba's compiler
 oldest: $(OLDEST)/.dev  ## the estimators on the oldest supported versions; make OLDEST_PYTHON=... oldest
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 $(ESTIMATORS)
 
+oldest-smoke: $(OLDEST)/.dev ## a minute of that, for continuous integration
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 $(SMOKE)
+
+newest-smoke: $(NEWEST)/.dev ## the same on the newest Python and libraries; make NEWEST_PYTHON=... newest-smoke
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(NEWEST)/bin/python -m pytest -n 2 -W error::FutureWarning:polymargin $(SMOKE)
+
+release: $(VENV)/.dev   ## build wheel and sdist into dist/, check them, use them in a fresh environment
+	$(BIN)/python tools/check_release.py dist
+
 lint: $(VENV)/.dev      ## ruff, mypy and numpydoc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -59,7 +76,7 @@ fuzz: $(VENV)/.dev      ## 20 000 damaged and forged model files
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz_model_files.py
 
 clean:           ## remove what was built
-	rm -rf $(VENV) $(OLDEST) dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) dist .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -81,4 +98,10 @@ $(OLDEST)/.dev: pyproject.toml tools/oldest.py
 	$(OLDEST)/bin/python -m pip install --quiet --requirement $(OLDEST)/requirements.txt \
 	  pytest pytest-xdist hypothesis qpsolvers piqp
 	$(OLDEST)/bin/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+$(NEWEST)/.dev: pyproject.toml
+	$(NEWEST_PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --editable '.[persist,tables]' \
+	  pytest pytest-xdist hypothesis qpsolvers piqp
 	@touch $@
