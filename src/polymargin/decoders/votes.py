@@ -61,6 +61,24 @@ class Votes(Decoder):
         ndarray of shape (n, K)
             The largest in a row gives its label.
         """
-        balance = np.sign(outputs.margins) @ self.codebook_.matrix.T.astype(np.float64)
-        votes = 0.5 * (balance + self.codebook_.n_classes - 1)
-        return votes + tie_break(self.codebook_, outputs.margins, 0.25)
+        return count_votes(self.codebook_, outputs.margins) + tie_break(self.codebook_, outputs.margins, 0.25)
+
+
+def count_votes(codebook: Codebook, margins: Array) -> Array:
+    """Return how many one-vs-one machines decide for every class, shape (n, K); an output of zero is half a vote.
+
+    Parameters
+    ----------
+    codebook : Codebook
+        One-vs-one.
+    margins : ndarray of shape (n, L)
+        The outputs.
+
+    Examples
+    --------
+    >>> from polymargin.codebooks import one_vs_one
+    >>> count_votes(one_vs_one(3), np.array([[-1.0, -2.0, 0.5]]))
+    array([[2., 0., 1.]])
+    """
+    balance = np.sign(margins) @ codebook.matrix.T.astype(np.float64)
+    return 0.5 * (balance + codebook.n_classes - 1)

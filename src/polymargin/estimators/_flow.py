@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -39,13 +40,16 @@ Array = NDArray[Any]
 _MAY_DIFFER = ("coding", "decoding")
 
 
-def _decoder_is_probabilistic(estimator: Any) -> bool:
-    """Return True if the decoder is probabilistic; else raise the AttributeError that `available_if` shows."""
-    decoder = getattr(estimator, "decoder_", None) or resolve_decoder(estimator.decoding)
-    if not decoder.probabilistic:
-        raise AttributeError(
-            f'decoding={estimator.decoding!r} gives no probabilities; choose a decoding that does, such as "bayes"'
-        )
+def _gives_probabilities(estimator: Any) -> bool:
+    """Return True if the decoder is probabilistic; else raise the AttributeError that `available_if` shows.
+
+    Also where it would be after another fit, which the method then asks for.
+    """
+    fitted = getattr(estimator, "decoder_", None)
+    if fitted is not None and fitted.probabilistic:
+        return True
+    if not resolve_decoder(estimator._decoding).probabilistic:
+        raise AttributeError(f"{estimator._decoding_in_words} gives no probabilities; {estimator._advice}")
     return True
 
 
@@ -54,6 +58,8 @@ class DichotomyClassifier(KernelClassifier):
 
     #: The loss of the machines.
     _loss: ClassVar[str] = "squared"
+    #: With what a model without probabilities was fitted.
+    _without_probabilities: ClassVar[str] = "a decoding that gives none"
 
     coding: Any
     decoding: Any
@@ -128,7 +134,7 @@ class DichotomyClassifier(KernelClassifier):
         # An interrupted fit must not leave an estimator that passes for fitted.
         self.__dict__.pop("decoder_", None)
         data = self._training_rows(X, y, sample_weight, groups)
-        decoder = resolve_decoder(self.decoding, self._loss)
+        decoder = resolve_decoder(self._decoding, self._loss)
         with shown(self.verbose) as progress:
             with blas_threads_for(data.class_index.size):
                 codebook = self._resolved_codebook(data, progress)
@@ -187,12 +193,7 @@ class DichotomyClassifier(KernelClassifier):
             The labels, which agree with `predict_proba`, rounding included.
         """
         check_is_fitted(self)
-        outputs = self._new_outputs(X)
-        scores = self.decoder_.scores(outputs)
-        if self.decoder_.probabilistic:
-            # exp() may make scores equal: labels must agree with the probabilities, ties included.
-            scores = np.exp(scores)
-        return self.classes_[scores.argmax(axis=1)]
+        return self.classes_[self._label_scores(self._new_outputs(X)).argmax(axis=1)]
 
     @same_kind_of_array
     @lazy_on_dask
@@ -212,15 +213,9 @@ class DichotomyClassifier(KernelClassifier):
             the decoder does not learn.
         """
         check_is_fitted(self)
-        outputs = self._new_outputs(X)
-        fixed = not (self.decoder_.probabilistic or self.decoder_.learns)
-        if self.codebook_.matrix.shape == (2, 1) and fixed:
-            # The margin of the only machine ranks rows, which its vote does not.
-            return outputs.margins[:, 0] * self.codebook_.matrix[1, 0]
-        scores = self.decoder_.scores(outputs)
-        return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
+        return self._ranking_scores(self._new_outputs(X))
 
-    @available_if(_decoder_is_probabilistic)
+    @available_if(_gives_probabilities)
     @same_kind_of_array
     @lazy_on_dask
     def predict_log_proba(self, X: ArrayLike) -> Array:
@@ -237,10 +232,13 @@ class DichotomyClassifier(KernelClassifier):
             The log-probabilities, in the order of ``classes_``.
         """
         check_is_fitted(self)
-        assert isinstance(self.decoder_, ProbabilisticDecoder)
+        if not isinstance(self.decoder_, ProbabilisticDecoder):  # the parameters have been changed since
+            raise NotFittedError(
+                f"predict_proba is not available when fitted with {self._without_probabilities}: call fit again"
+            )
         return self.decoder_.log_proba(self._new_outputs(X))
 
-    @available_if(_decoder_is_probabilistic)
+    @available_if(_gives_probabilities)
     @same_kind_of_array
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return the class probabilities.
@@ -275,6 +273,36 @@ class DichotomyClassifier(KernelClassifier):
         """
         check_is_fitted(self)
         return self._outputs(self._new_rows(X), variances=False).margins
+
+    @property
+    def _decoding(self) -> Any:
+        """The decoding, also where it follows from other parameters."""
+        return self.decoding
+
+    @property
+    def _decoding_in_words(self) -> str:
+        """The parameter that asks for the decoding."""
+        return f"decoding={self.decoding!r}"
+
+    @property
+    def _advice(self) -> str:
+        """How to have probabilities."""
+        return 'set decoding="coupled-softmax", or another that does'
+
+    def _label_scores(self, outputs: Outputs) -> Array:
+        """Return scores of which the largest gives the label, shape (n, K)."""
+        scores = self.decoder_.scores(outputs)
+        # exp() may make scores equal: labels must agree with the probabilities, ties included.
+        return np.exp(scores) if self.decoder_.probabilistic else scores
+
+    def _ranking_scores(self, outputs: Outputs) -> Array:
+        """Return the decision function, shape (n, K), or (n,) for two classes."""
+        fixed = not (self.decoder_.probabilistic or self.decoder_.learns)
+        if self.codebook_.matrix.shape == (2, 1) and fixed:
+            # The margin of the only machine ranks rows, which its vote does not.
+            return outputs.margins[:, 0] * self.codebook_.matrix[1, 0]
+        scores = self.decoder_.scores(outputs)
+        return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
 
     def _new_outputs(self, X: ArrayLike) -> Outputs:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -16,6 +16,7 @@ from polymargin._warnings import warn
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder
 from polymargin.estimators._flow import DichotomyClassifier
+from polymargin.estimators._linear import linear_coef
 from polymargin.estimators._validation import check_positive
 from polymargin.machines import TrainingRows
 from polymargin.machines._workspace import SharedWork
@@ -61,7 +62,7 @@ class HingeClassifier(DichotomyClassifier):
     ) -> None:
         if decoder.needs_variances:
             raise ValueError(
-                f"decoding={self.decoding!r} needs variances, which support vector machines do not have; choose "
+                f"{self._decoding_in_words} needs variances, which support vector machines do not have; choose "
                 'one that needs none, such as "softmax" or "argmax", or use LSSVMClassifier'
             )
         self.bank_ = self._trained(data, codebook, decoder, shared, progress)
@@ -148,6 +149,12 @@ class HingeClassifier(DichotomyClassifier):
     def dual_coef_(self) -> Array:
         """The kernel coefficients of every machine, shape (L, n_support)."""
         return self.bank_.dual_coef
+
+    @property
+    def coef_(self) -> Any:
+        """The weights of the columns in every machine, shape (L, n_features); for linear kernels only."""
+        check_is_fitted(self)
+        return linear_coef(self.bank_.kernel, self.dual_coef_, self.bank_.vectors)
 
     @property
     def intercept_(self) -> Array:

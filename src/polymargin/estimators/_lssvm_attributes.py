@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polymargin.decoders import Decoder
 from polymargin.estimators._choice import Choice
+from polymargin.estimators._linear import linear_coef
 from polymargin.estimators._metric import Expansion, relevance, spread
 from polymargin.kernels import Scaled
 from polymargin.machines import LSSVMBank
@@ -136,6 +137,12 @@ class AttributesMixin:
     def dual_coef_(self) -> Array:
         """The kernel coefficients of every machine, shape (L, n_support)."""
         return self._bank_of_all("dual_coef_").dual_coef
+
+    @property
+    def coef_(self) -> Any:
+        """The weights of the columns in every machine, shape (L, n_features); for linear kernels only."""
+        bank = self._bank_of_all("coef_")
+        return linear_coef(bank.kernel, bank.dual_coef, bank.data.X)
 
     @property
     def intercept_(self) -> Array:

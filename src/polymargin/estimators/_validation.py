@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -98,6 +99,8 @@ def check_rows(
             f"{type(estimator).__name__} cannot be fitted to Dask collections, LSSVMClassifier and "
             "AutoKernelClassifier can: use one of these, or X.compute() if the rows fit into memory"
         )
+    if precomputed and sparse.issparse(X):
+        raise TypeError("Sparse precomputed kernel matrices are not supported: give X.toarray()")
     accepted = {
         "accept_sparse": False if precomputed else "csr",
         "copy": copy and not precomputed,

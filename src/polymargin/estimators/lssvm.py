@@ -186,6 +186,8 @@ default="one-vs-one"
     shrinkage_ : float
         The factor by which ``C_`` is smaller than the C of the least leave-one-out errors: more than one where machines
         with a smaller C had a significantly lower log-loss.
+    coef_ : ndarray or sparse matrix of shape (L, n_features)
+        With a linear kernel, the weights of the columns: ``margins(X)`` is ``X @ coef_.T + intercept_``.
     dual_coef_ : ndarray of shape (L, n_support)
         Coefficients of the kernel expansions.
     support_ : ndarray of int

@@ -119,6 +119,8 @@ class PosteriorSVMClassifier(HingeClassifier):
         These rows; empty for a precomputed kernel.
     n_support_ : ndarray of int, shape (K,)
         Their number in every class.
+    coef_ : ndarray or sparse matrix of shape (L, n_features)
+        With a linear kernel, the weights of the columns: ``margins(X)`` is ``X @ coef_.T + intercept_``.
     dual_coef_ : ndarray of shape (L, n_support)
         Coefficients of the kernel expansions.
     n_features_in_, feature_names_in_

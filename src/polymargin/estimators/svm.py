@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from polymargin._progress import Progress
-from polymargin.codebooks import Codebook, Train
-from polymargin.decoders import Decoder, Hamming
-from polymargin.estimators._growth import SINGLE, WarmColumns
-from polymargin.estimators._hinge import HingeClassifier
-from polymargin.estimators._validation import check_positive, class_factors
-from polymargin.machines import TrainingRows
-from polymargin.machines._workspace import SharedWork, cache_key
+from polymargin.estimators._svc_attributes import SVCAttributesMixin
+from polymargin.estimators._svm_training import SVMTrainingMixin
 
 if TYPE_CHECKING:  # importing them at run time would load numba with the package
-    from polymargin.machines.svm import SolverOptions, SVMBank
+    from polymargin.machines.svm import SVMBank
     from polymargin.selection.surface import CrossValidation
 
 Array = NDArray[Any]
 
 
-class SVMClassifier(HingeClassifier):
+class SVMClassifier(SVCAttributesMixin, SVMTrainingMixin):
     """Multiclass support vector machine with any output coding and decoding.
 
-    The parameters are those of scikit-learn's ``SVC`` where they mean the same, and so are the labels of the default
-    one-vs-one coding, up to ties between classes, which here go to the larger sum of margins. All dichotomies share
-    one source of kernel values, and C and gamma can be selected inside ``fit``.
+    All parameters of scikit-learn's ``SVC`` are understood, so that ``SVMClassifier(**svc.get_params())`` is the same
+    machine, with the same labels; by default only ties between classes differ (``break_ties``). With
+    ``probability=True`` probabilities are learned from out-of-fold outputs, and labels agree with them. All dichotomies
+    share one source of kernel values, and C and gamma can be selected inside ``fit``.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances.
 
@@ -37,22 +30,30 @@ class SVMClassifier(HingeClassifier):
     ----------
     C : float or None, default=1.0
         Regularisation, the larger the less. None: selected inside ``fit``.
-    kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"} or callable, default="rbf"
-        The kernel. A callable takes two arrays of rows and returns the matrix of kernel values.
+    kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "sigmoid", "precomputed"} or callable, \
+default="rbf"
+        The kernel. A callable takes two arrays of rows and returns the matrix of kernel values. "sigmoid",
+        tanh(gamma x·z + coef0), is not positive definite: as in ``SVC``, the solution is a stationary point, perhaps
+        not the best one, and a warning says so; "rbf" is safer.
     gamma : float, "scale", "auto" or None, default="scale"
-        Coefficient of "rbf", "laplacian", "exponential", "blend" and "poly". "scale" is one over the number of
-        features times the variance of X, weighted by the sample weights. None: selected inside ``fit``.
+        Coefficient of all kernels but "linear", "precomputed" and functions. "scale" is one over the number of features
+        times the variance of X, weighted by the sample weights. None: selected inside ``fit``.
     degree : float, default=3
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=0.0
-        Constant of "poly".
+        Constant of "poly" and "sigmoid".
     coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook or array of shape (K, L), \
 default="one-vs-one"
         How the classes are divided into dichotomies.
-    decoding : str or Decoder, default="hamming"
+    decoding : str, Decoder or None, default=None
         How the outputs of the machines become labels: "hamming" (with one-vs-one the votes of ``SVC``), "loss" (the
-        hinge loss, with which the machines are trained), "argmax", "votes", "dag", or any decoder that needs no
-        variances.
+        hinge loss, with which the machines are trained), "argmax", "votes", "dag", one that gives probabilities, such
+        as "coupled-softmax", "softmax" or "coupling", or any other that needs no variances. None: "coupled-softmax"
+        with ``probability=True``, else "hamming".
+    probability : bool, default=False
+        Whether probabilities are learned where `decoding` is None. They take a fit of the machines per fold, and labels
+        are then those of the largest probability, which are not always those of the votes. With a decoding that has
+        probabilities they are there in any case; True with one that has none is an error.
     selection : {"cv", None}, default="cv"
         How C and gamma are selected where they are None: by cross-validated accuracy on a grid that grows where the
         best point lies on its edge. None: both must be given.
@@ -70,7 +71,8 @@ default="one-vs-one"
         "balanced" is n / (K n_k), where n is the number of rows and n_k the number of those in the class. Rows of
         weight zero are not counted, and all others count alike: the bound of a row's dual variable is the product of
         C, of this factor and of its sample weight. The factors also count in the accuracy by which parameters are
-        selected, and for a decoder that learns, but not for ``gamma="scale"``.
+        selected, and for a decoder that learns, but not for ``gamma="scale"``. Probabilities are then those of classes
+        in the proportions of the weighted rows, so that labels move towards heavier classes as those of votes do.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         Prior class probabilities, for decoders that work with them; a dict names the classes.
     tol : float, default=1e-3
@@ -78,6 +80,12 @@ default="one-vs-one"
         y − f(x) that a step could still reduce. It is absolute, in the unit of the margins. It bounds neither the error
         of the coefficients nor the duality gap relative to the objective, which can be much larger when C is large;
         ``bank_.duality_gap`` has the absolute gap.
+    shrinking : bool, default=True
+        Has no effect, as the solution does not depend on it: the solver itself decides when to set rows aside.
+    cache_size : float or None, default=None
+        Megabytes of kernel values to keep between steps of the solver; less makes it slower. Where the kernel matrix is
+        needed as a whole, as for precomputed kernels, functions and sparse rows, it is kept in any case. None: what
+        memory allows, up to 2 GiB.
     max_iter : int, default=-1
         Limit on the solver's steps per machine. -1 allows 10⁸ steps, or a thousand per training row if that is more,
         and 10⁷ if C is so large that rounding exceeds ``tol``. With up to a thousand rows 10⁸ steps take about 20
@@ -86,6 +94,12 @@ default="one-vs-one"
         The folds of the selection, and of the out-of-fold outputs that a decoder learns from and by which an adaptive
         codebook grows. With a number, the folds are random and stratified; equal rows are not kept together, rows of
         one group are. A splitter is given the ``groups`` of `fit`.
+    decision_function_shape : {"ovr", "ovo"}, default="ovr"
+        What `decision_function` returns: a score for every class, or with "ovo" the margins of all pairs of classes.
+    break_ties : bool, default=True
+        Whether equal votes go to the class with the larger sum of margins, so that labels are those of the largest
+        `decision_function` of "ovr". False: to the first of these classes, as in ``SVC`` by default. Decodings other
+        than votes of one-vs-one machines have no ties to break.
     n_jobs : int or None, default=None
         Threads; the result does not depend on it.
     verbose : int, default=0
@@ -108,6 +122,11 @@ default="one-vs-one"
         The fitted machines, with a certificate for each: ``status``, ``kkt_violation``, ``duality_gap``.
     C_, gamma_, intercept_ : ndarray of shape (L,)
         Of every machine: the regularisation, the kernel parameter and the bias.
+    coef_ : ndarray or sparse matrix of shape (L, n_features)
+        With a linear kernel, the weights of the columns. Read-only. The signs of `coef_`, `intercept_` and `dual_coef_`
+        are those of ``SVC``, and of `decision_function` with "ovo": of three and more classes, a one-vs-one machine is
+        positive for the first class of its pair. Those of `margins` and ``bank_`` are the codebook's, where it is the
+        second.
     n_iter_ : ndarray of int, shape (L,)
         The steps the solver took.
     support_ : ndarray of int, shape (n_support,)
@@ -117,8 +136,13 @@ default="one-vs-one"
         These rows; empty for a precomputed kernel.
     n_support_ : ndarray of int, shape (K,)
         Their number in every class.
-    dual_coef_ : ndarray of shape (L, n_support)
-        Coefficients of the kernel expansions.
+    dual_coef_ : ndarray or sparse matrix of shape (L, n_support)
+        Coefficients of the kernel expansions, a row for each machine, sparse if X was. ``SVC`` packs those of three and
+        more classes into K - 1 rows.
+    fit_status_ : int
+        0 if all machines are solved to the tolerance, else 1, with a warning.
+    shape_fit_ : tuple of int
+        The shape of X.
     class_weight_ : ndarray of shape (K,)
         The factor of C for every class.
     selection_ : CrossValidation or None
@@ -158,9 +182,14 @@ default="one-vs-one"
     >>> model = make_pipeline(StandardScaler(), SVMClassifier(coding="one-vs-all")).fit(X_train, y_train)
     >>> model.score(X_test, y_test)
     1.0
-    """
 
-    class_weight_in_box = True
+    With probabilities:
+
+    >>> model = make_pipeline(StandardScaler(), SVMClassifier(probability=True)).fit(X_train, y_train)
+    >>> model.predict_proba(X_test[:2]).round(1)
+    array([[1., 0., 0.],
+           [0., 1., 0.]])
+    """
 
     bank_: SVMBank
     selection_: CrossValidation | None
@@ -174,7 +203,8 @@ default="one-vs-one"
         degree: float = 3,
         coef0: float = 0.0,
         coding: Any = "one-vs-one",
-        decoding: Any = "hamming",
+        decoding: Any = None,
+        probability: Any = False,
         selection: str | None = "cv",
         columns: Any = None,
         metric: Any = None,
@@ -182,8 +212,12 @@ default="one-vs-one"
         class_weight: Any = None,
         priors: Any = None,
         tol: float = 1e-3,
+        shrinking: bool = True,
+        cache_size: float | None = None,
         max_iter: int = -1,
         cv: Any = 5,
+        decision_function_shape: str = "ovr",
+        break_ties: bool = True,
         n_jobs: int | None = None,
         verbose: int = 0,
         random_state: Any = None,
@@ -195,6 +229,7 @@ default="one-vs-one"
         self.coef0 = coef0
         self.coding = coding
         self.decoding = decoding
+        self.probability = probability
         self.selection = selection
         self.columns = columns
         self.metric = metric
@@ -202,8 +237,12 @@ default="one-vs-one"
         self.class_weight = class_weight
         self.priors = priors
         self.tol = tol
+        self.shrinking = shrinking
+        self.cache_size = cache_size
         self.max_iter = max_iter
         self.cv = cv
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
@@ -249,140 +288,13 @@ default="one-vs-one"
         Returns
         -------
         ndarray of shape (n_samples, K), or (n_samples,) for two classes
-            What the decoder maximises, so its scale depends on the decoder: log-probabilities where there are
-            probabilities, else votes or negative losses. For three and more classes this is not the scale of ``SVC``,
-            which adds fractions of a vote to pairwise votes ("ovr") or returns the pairwise margins ("ovo"); the latter
-            are in `margins`, up to their signs. For two classes it is the difference of both scores; with one machine
-            and a decoder that does not learn, it is the margin of the machine, as in ``SVC``.
+            With ``decision_function_shape="ovr"`` the scores of the classes, on the scale of the decoding. Votes of
+            one-vs-one machines, the default, are on the scale of ``SVC``: the number of votes, and a third of
+            s/(1 + abs(s)), where s is the sum of the margins for the class. Probabilities are given as their
+            logarithms, other decodings have negative distances or losses. For two classes it is the difference of both
+            scores; with one machine and a decoder that does not learn, the margin of the machine, as in ``SVC``.
+        ndarray of shape (n_samples, K (K - 1) / 2)
+            With "ovo" the margins of the pairwise machines as ``SVC`` returns them, positive for the first class of a
+            pair; shape (n_samples,), positive for the second class, if there are two.
         """
         return super().decision_function(X)
-
-    def _trained(
-        self,
-        data: TrainingRows,
-        codebook: Codebook,
-        decoder: Decoder,
-        shared: SharedWork,
-        progress: Progress | None,
-    ) -> SVMBank:
-        self.class_weight_ = self._class_weights(data)
-        bank, self.selection_ = self._train(
-            data,
-            codebook,
-            decoder,
-            self._box_weights(data),
-            self._folds_of_rows(),
-            shared=shared,
-            progress=progress,
-        )
-        return bank
-
-    def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
-        from polymargin.folds import fold_numbers, training_folds
-
-        def train(rows: TrainingRows, box_weights: Array, cv: Any, start: Array) -> SVMBank:
-            return machine._train(
-                rows,
-                SINGLE,
-                Hamming(),
-                box_weights,
-                cv,
-                start,
-                shared=SharedWork(keep=False),
-                progress=progress,
-            )[0]
-
-        folds = training_folds(data, self._folds_of_rows(), self.random_state)
-        return WarmColumns(train, data, self._box_weights(data), fold_numbers(folds))
-
-    def _fit_decoder(
-        self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
-    ) -> Decoder:
-        # With the weights of the machines, or what is learned here would undo class_weight.
-        return super()._fit_decoder(decoder, replace(data, weights=self._box_weights(data)), shared, progress)
-
-    def _train(
-        self,
-        data: TrainingRows,
-        codebook: Codebook,
-        decoder: Decoder,
-        box_weights: Array,
-        cv: Any,
-        start: Array | None = None,
-        *,
-        shared: SharedWork,
-        progress: Progress | None = None,
-    ) -> tuple[SVMBank, CrossValidation | None]:
-        """Return trained machines, and how C and gamma were selected, if they were; nothing is stored."""
-        from polymargin.machines.svm import fit_svm_bank
-
-        options = self._solver_options()
-        # A decoder that learns is not fitted in the folds: accuracies are then those of Hamming decoding.
-        judge = repr(Hamming() if decoder.learns else decoder)
-        C, gamma, selection = shared.once(
-            cache_key("parameters", codebook.matrix, judge),
-            lambda: self._parameters(data, codebook, decoder, box_weights, cv, options, progress),
-        )
-        bank = shared.once(
-            cache_key("bank", codebook.matrix, C, gamma),
-            lambda: fit_svm_bank(
-                data,
-                codebook,
-                C=C,
-                gamma=gamma,
-                box_weights=box_weights,
-                options=options,
-                cv=cv,
-                random_state=self.random_state,
-                start=start,
-                progress=progress,
-            ),
-        )
-        return bank, selection
-
-    def _parameters(
-        self,
-        data: TrainingRows,
-        codebook: Codebook,
-        decoder: Decoder,
-        box_weights: Array,
-        cv: Any,
-        options: SolverOptions,
-        progress: Progress | None,
-    ) -> tuple[Any, Any, CrossValidation | None]:
-        """Return C and gamma, one for all machines or one for each, and how they were selected where they are None."""
-        if self.C is not None:
-            check_positive("C", self.C, "or None to have it selected")
-        gamma = self._gamma_of(data)
-        if self.selection not in ("cv", None):
-            raise ValueError(f'unknown selection {self.selection!r}; choose "cv" or None')
-        if self.C is not None and gamma is not None:
-            return self.C, gamma, None
-        if self.selection is None:
-            raise ValueError(
-                'selection=None leaves nothing to choose C and gamma: give both, or use selection="cv"'
-            )
-        from polymargin.folds import training_folds
-        from polymargin.machines.cross_validation import cross_validate, default_C, default_gamma
-
-        selection = cross_validate(
-            data,
-            codebook,
-            C=default_C() if self.C is None else np.array([self.C]),
-            gamma=default_gamma(data) if gamma is None else np.array([gamma]),
-            folds=training_folds(data, cv, self.random_state),
-            decoder=decoder if self.shared_parameters else None,
-            box_weights=box_weights,
-            options=options,
-            progress=progress,
-        )
-        return selection.best_C, selection.best_gamma, selection
-
-    def _class_weights(self, data: TrainingRows) -> Array:
-        """Return the factor of C for every class; "balanced" counts rows, as in ``SVC``, whatever their weights."""
-        counts = np.bincount(data.class_index, minlength=self.classes_.size)
-        return class_factors(self.class_weight, self.classes_, counts)
-
-    def _box_weights(self, data: TrainingRows) -> Array:
-        """Return the box of every row in multiples of C."""
-        return data.weights * self._class_weights(data)[data.class_index]

@@ -128,7 +128,7 @@ def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
             "coding",
             f"{coding_name(estimator)}, {len(names)} classes × {estimator.codebook_.n_columns} machines",
         )
-        yield "decoding", in_a_word(estimator.decoding)
+        yield "decoding", in_a_word(estimator._decoding)
     for member, weight in zip(
         getattr(estimator, "members_", ()), getattr(estimator, "weights_", ()), strict=True
     ):

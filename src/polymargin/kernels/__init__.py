@@ -17,6 +17,7 @@ from polymargin.kernels.linear import Linear
 from polymargin.kernels.polynomial import Polynomial
 from polymargin.kernels.rbf import RBF
 from polymargin.kernels.scaled import Scaled
+from polymargin.kernels.sigmoid import Sigmoid
 
 __all__ = [
     "RBF",
@@ -29,6 +30,7 @@ __all__ = [
     "Polynomial",
     "Precomputed",
     "Scaled",
+    "Sigmoid",
     "resolve_kernel",
 ]
 
@@ -82,4 +84,9 @@ def resolve_kernel(
             return Blend()
         case "precomputed":
             return Precomputed()
+        case "sigmoid":
+            raise ValueError(
+                'kernel="sigmoid" is not positive definite, which this classifier needs; choose "rbf", or use '
+                "SVMClassifier"
+            )
     raise ValueError(f"unknown kernel {kernel!r}; choose one of {', '.join(NAMES)}, or give a function")

@@ -36,6 +36,8 @@ class Kernel(ABC):
     precomputed: ClassVar[bool] = False
     #: Whether the Gram matrix comes from outside and must be checked.
     untrusted: ClassVar[bool] = False
+    #: Whether every Gram matrix is positive semi-definite. Only `SVMClassifier` takes a kernel of which it is not.
+    positive_definite: ClassVar[bool] = True
     #: Which matrices between rows the kernel is a function of: "products", "squared distances", "distances",
     #: "city-block distances".
     #: Empty where `formula` does not exist, and a model cannot be exported.

@@ -88,10 +88,8 @@ class FunctionKernel(Kernel):
 
 def _dense_numbers(values: Any) -> Array:
     """Return what a kernel function returned as a new array of real numbers, or say what is wrong with it."""
-    if sparse.issparse(values):
-        raise ValueError(
-            "the kernel function returned a sparse matrix; it must return a dense array: add .toarray() to its result"
-        )
+    if sparse.issparse(values):  # as the product of sparse rows is
+        values = values.toarray()
     wanted = "it must return a dense array of real numbers, one row for each row of its first argument"
     try:
         array = np.asarray(values)

@@ -91,6 +91,11 @@ class Scaled(Kernel):
         return self.kernel.untrusted
 
     @property
+    def positive_definite(self) -> bool:  # type: ignore[override]
+        """Whether every Gram matrix of the kernel inside is positive semi-definite."""
+        return self.kernel.positive_definite
+
+    @property
     def parts(self) -> tuple[str, ...]:  # type: ignore[override]
         """Which matrices between scaled rows the kernel is a function of."""
         return self.kernel.parts

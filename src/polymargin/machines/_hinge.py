@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import lapack
 
 from polymargin import _memory
 from polymargin._progress import Count, Progress, Step, logger
+from polymargin._warnings import warn
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.machines._gram import check_base
@@ -26,6 +28,9 @@ Array = NDArray[Any]
 
 #: Budget in bytes of Gram matrices and cached Gram rows, if that much is free; further rows are computed when needed.
 GRAM_BUDGET = 2 * _memory.GIB
+#: Of up to so many rows the kernel matrix is computed as a whole and in float64, which takes a millisecond: a kernel
+#: then gives the same machines by name and as a function. Elsewhere they agree within the tolerance of the solver.
+_FEW_ROWS = 200
 #: A soft target closer to zero than this is on neither side, and its row is not used.
 _NO_SIDE = 1e-9
 #: Float32 is used if the largest kernel value is in this range, which leaves room for sums and differences.
@@ -46,11 +51,20 @@ class SolverOptions:
         Limit of steps; -1 for the solver's own.
     n_threads : int
         Number of threads.
+    cache_size : float or None
+        Megabytes of kernel values to keep; None: up to `GRAM_BUDGET`.
     """
 
     tol: float = 1e-3
     max_iter: int = -1
     n_threads: int = 1
+    cache_size: float | None = None
+
+    @property
+    def budget(self) -> int:
+        """Bytes of kernel values to keep, at most half of the memory that is free."""
+        wanted = GRAM_BUDGET if self.cache_size is None else self.cache_size * 2**20
+        return int(min(wanted, 0.5 * _memory.available()))
 
 
 class HingeRows:
@@ -175,10 +189,13 @@ class HingeRows:
 
     def source(self, gamma: float) -> GramSource:
         """Return the solver's source of Gram rows: computed on demand if it has the kernel, else the Gram matrix."""
-        if lazy_kernel(self.kernel, self._data.X):
+        if self.first.size > _FEW_ROWS and lazy_kernel(self.kernel, self._data.X):
             return lazy_gram(self.kernel, self._data.X[self.first], gamma)
         self.require_gram(3, "fit fewer rows, or give dense features and a named kernel of whole degree")
-        return dense_gram(self.kernel, self.base(), gamma)
+        gram = dense_gram(self.kernel, self.base(), gamma)
+        if not self.kernel.positive_definite:
+            _warn_unless_convex(gram.K, self.kernel)
+        return gram
 
 
 def lazy_kernel(kernel: Kernel, *rows: Any) -> bool:
@@ -213,6 +230,20 @@ def dense_gram(kernel: Kernel, base: Array, gamma: float) -> DenseGram:
     return DenseGram(K)
 
 
+def _warn_unless_convex(K: Array, kernel: Kernel) -> None:
+    """Warn if a machine with this kernel matrix has no convex problem: if it is not positive semi-definite, centred."""
+    means = K.mean(axis=0)
+    centred = np.array(K - means - means[:, np.newaxis] + means.mean(), order="F")
+    # What rounding alone makes negative does not count, as in `check_base`.
+    centred[np.diag_indices_from(centred)] += 1e-7 * max(float(np.trace(np.abs(K))), 1e-300)
+    if lapack.dpotrf(centred, lower=1, overwrite_a=1)[1] != 0:
+        warn(
+            f"the {kernel.name} kernel is not positive definite on these rows: as with SVC, the solution is a "
+            "stationary point, perhaps not the best one, and duality gaps mean nothing; a smaller gamma is safer, or "
+            'kernel="rbf"'
+        )
+
+
 def solve_paths(
     source: GramSource,
     problems: Sequence[Dichotomy],
@@ -237,7 +268,7 @@ def solve_paths(
         tol=options.tol,
         max_iter=options.max_iter,
         n_threads=options.n_threads,
-        budget=int(min(GRAM_BUDGET, 0.5 * _memory.available())),
+        budget=options.budget,
         give_up_after=give_up_after,
         solved=lambda: count.advance(each),
     )

@@ -54,6 +54,13 @@ def dichotomies(model: DichotomyClassifier, x: Value) -> tuple[Value, Value]:
     decoder, bank = model.decoder_, model.bank_
     outputs_of = scaled_outputs if isinstance(bank, ScaledBank) else machine_outputs
     outputs = outputs_of(x, bank, variances=decoder.needs_variances)
+    if not decoder.probabilistic and getattr(model, "decision_function_shape", "ovr") == "ovo":
+        raise ValueError(
+            'an exported model gives a score for every class, not the margins of decision_function_shape="ovo": call '
+            'set_params(decision_function_shape="ovr") first, which needs no other fit'
+        )
+    if isinstance(model, SVMClassifier) and model.counts_votes:
+        return _votes(model, outputs.margins)
     scores = decoder_scores(decoder, outputs)
     if decoder.probabilistic:
         return scores.exp(), scores
@@ -61,6 +68,15 @@ def dichotomies(model: DichotomyClassifier, x: Value) -> tuple[Value, Value]:
         # The one machine decides; half on either side, so that the difference is its margin.
         return scores, outputs.margins @ (0.5 * model.codebook_.matrix.T.astype(np.float64))
     return scores, scores
+
+
+def _votes(model: SVMClassifier, margins: Value) -> tuple[Value, Value]:
+    """Return the scores of pairwise votes, with or without what breaks ties, and the decision function of "ovr"."""
+    codewords = model.codebook_.matrix.T.astype(np.float64)
+    counted = 0.5 * (margins.sign() @ codewords + (model.classes_.size - 1.0))
+    total = margins @ codewords
+    scores = counted + total / (3.0 * (total.absolute() + 1.0))
+    return (scores if model.break_ties else counted), scores
 
 
 def pool(model: AutoKernelClassifier, x: Value) -> tuple[Value, Value]:
