@@ -47,6 +47,8 @@ class Decoder(BaseEstimator):
     probabilistic: ClassVar[bool] = False
     #: Whether outputs must carry variances.
     needs_variances: ClassVar[bool] = False
+    #: Whether probabilities are those under the priors that `fit` is given.
+    uses_priors: ClassVar[bool] = False
     #: Whether `fit` learns from the outputs of the training rows; if not, it is called with ``outputs=None``.
     learns: bool = False  # a property where it depends on parameters
     #: Whether it learns from in-sample outputs rather than from out-of-sample ones.

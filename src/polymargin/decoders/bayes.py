@@ -61,6 +61,7 @@ class Bayes(ProbabilisticDecoder):
     """
 
     needs_variances = True
+    uses_priors = True
 
     def __init__(self, update: str = "joint", noise: str = "honest"):
         self.update = update

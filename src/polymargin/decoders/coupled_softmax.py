@@ -120,6 +120,7 @@ class CoupledSoftmax(ProbabilisticDecoder):
     """
 
     learns = True
+    uses_priors = True
 
     fit_: SoftmaxFit
 

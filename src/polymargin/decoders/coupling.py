@@ -73,6 +73,7 @@ class Coupling(ProbabilisticDecoder):
     """
 
     learns = True
+    uses_priors = True
 
     def __init__(self, method: str | None = None, in_sample: bool = False):
         self.method = method

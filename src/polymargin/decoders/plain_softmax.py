@@ -37,6 +37,8 @@ class PlainSoftmax(ProbabilisticDecoder):
     array([[0.89, 0.05, 0.07]])
     """
 
+    uses_priors = True
+
     def fit(
         self,
         codebook: Codebook,

@@ -112,6 +112,7 @@ class Softmax(ProbabilisticDecoder):
     """
 
     learns = True
+    uses_priors = True
 
     hidden_: Array | None
     output_: Array | None

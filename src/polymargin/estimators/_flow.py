@@ -157,16 +157,20 @@ class DichotomyClassifier(KernelClassifier):
         return data.class_index.size
 
     def _fit_decoder(
-        self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
+        self,
+        decoder: Decoder,
+        data: TrainingRows,
+        shared: SharedWork,
+        progress: Progress | None,
+        priors: Array | None = None,
     ) -> Decoder:
-        """Fit the decoder on the machines' outputs of the training rows, if it learns."""
+        """Fit the decoder on the machines' outputs of the training rows, if it learns; `priors` replaces ``self.priors``."""
         outputs = None
         if decoder.learns:
             outputs = self._training_outputs(honest=not decoder.in_sample, shared=shared, progress=progress)
         rows = decoder_rows(data, outputs)
-        priors = self.priors
-        if priors is not None:
-            priors = resolve_priors(priors, data.class_weights(self.classes_.size), self.classes_)
+        if priors is None and self.priors is not None:
+            priors = resolve_priors(self.priors, data.class_weights(self.classes_.size), self.classes_)
         with blas_threads_for(0):  # a decoder's matrices are thin
             return decoder.fit(
                 self.codebook_,

@@ -125,9 +125,14 @@ class HingeClassifier(DichotomyClassifier):
         )
 
     def _fit_decoder(
-        self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
+        self,
+        decoder: Decoder,
+        data: TrainingRows,
+        shared: SharedWork,
+        progress: Progress | None,
+        priors: Array | None = None,
     ) -> Decoder:
-        fitted = super()._fit_decoder(decoder, data, shared, progress)
+        fitted = super()._fit_decoder(decoder, data, shared, progress, priors)
         # Rows that are not support vectors are only needed to fit the decoder.
         self.bank_ = self.bank_.without_training()
         return fitted

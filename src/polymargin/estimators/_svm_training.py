@@ -14,7 +14,7 @@ from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, Hamming
 from polymargin.estimators._growth import SINGLE, WarmColumns
 from polymargin.estimators._svc_parameters import SVCParametersMixin
-from polymargin.estimators._validation import check_positive, class_factors
+from polymargin.estimators._validation import check_positive, class_factors, resolve_priors
 from polymargin.machines import TrainingRows
 from polymargin.machines._workspace import SharedWork, cache_key
 
@@ -49,7 +49,7 @@ class SVMTrainingMixin(SVCParametersMixin):
             self._sparse = "array" if isinstance(X, sparse.sparray) else "matrix"
             X = X.toarray()
         rows = super()._training_rows(X, y, sample_weight, groups)
-        self.shape_fit_ = (len(y), self.n_features_in_)
+        self.shape_fit_ = (np.shape(y)[0], self.n_features_in_)
         return rows
 
     def _trained(
@@ -91,15 +91,34 @@ class SVMTrainingMixin(SVCParametersMixin):
         return WarmColumns(train, data, self._box_weights(data), fold_numbers(folds))
 
     def _fit_decoder(
-        self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
+        self,
+        decoder: Decoder,
+        data: TrainingRows,
+        shared: SharedWork,
+        progress: Progress | None,
+        priors: Array | None = None,
     ) -> Decoder:
         # With the weights of the machines, or what is learned here would undo class_weight.
-        data = replace(data, weights=self._box_weights(data))
-        fitted = super()._fit_decoder(decoder, data, shared, progress)
+        weighted = replace(data, weights=self._box_weights(data))
+        if decoder.learns_probabilities and decoder.uses_priors:
+            weighted, priors = self._weights_as_priors(weighted)
+        fitted = super()._fit_decoder(decoder, weighted, shared, progress, priors)
         if self._sparse is not None and self.bank_.vectors is not None:
             container = sparse.csr_array if self._sparse == "array" else sparse.csr_matrix
             self.bank_ = replace(self.bank_, vectors=container(self.bank_.vectors))
         return fitted
+
+    def _weights_as_priors(self, data: TrainingRows) -> tuple[TrainingRows, Array]:
+        """Return the rows with a mean weight of one in every class, and the class probabilities that their weights ask for.
+
+        A posterior under other class probabilities is known from one under the frequencies of the rows. To fit it with
+        the weights themselves would leave few effective rows, if one class weighs many times as much as another.
+        """
+        totals = data.class_weights(self.classes_.size)
+        counts = np.bincount(data.class_index, minlength=self.classes_.size)
+        priors = resolve_priors(self.priors, totals, self.classes_)
+        balanced = replace(data, weights=data.weights * (counts / totals)[data.class_index])
+        return balanced, totals / totals.sum() if priors is None else priors
 
     def _train(
         self,
