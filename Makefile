@@ -20,7 +20,7 @@ ESTIMATORS := $(addprefix tests/test_, lssvm_classifier.py svm.py posterior_svm.
 SMOKE := $(ESTIMATORS) tests/test_lazy.py -k "lapack or tables or lazy or (persistence and format) or (scikit_learn and not \
   (coding or shared_parameters or members or density or machine or gamma))"
 
-.PHONY: help demo test test-gpu perturbation nojit oldest oldest-smoke newest-smoke release lint format reproduce bench fuzz clean
+.PHONY: help demo test test-gpu svc-tests perturbation nojit oldest oldest-smoke newest-smoke release lint format reproduce bench fuzz clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -37,6 +37,9 @@ test-gpu: $(VENV)/.dev  ## the machines on a GPU, where there is one (pip instal
 	else \
 	  echo "There is no GPU here, so nothing was tested: $$(echo "$$reason" | tail -n 1)"; \
 	fi
+
+svc-tests: $(VENV)/.dev ## scikit-learn's own tests of SVC, with SVMClassifier in its place
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tools/svc_tests.py
 
 perturbation: $(VENV)/.dev ## all perturbations of rows, units and names, with up to 3000 rows (twelve minutes)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m perturbation tests/test_perturbation.py

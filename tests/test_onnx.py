@@ -123,6 +123,8 @@ PROBABILISTIC: dict[str, tuple[str, Any]] = {
     "svm plain-softmax, iris": ("iris", SVM(coding="one-vs-all", decoding="plain-softmax", priors=[0.5, 0.3, 0.2])),
     "svm plain-softmax, cancer": ("cancer", SVM(kernel="poly", decoding="plain-softmax")),
     "svm softmax, r4": ("r4", SVM(decoding="softmax", C=10.0, random_state=0)),
+    "svm votes, digits": ("digits", SVM()),
+    "svm votes, first of ties, r4": ("r4", SVM(break_ties=False)),
     "svm exponential, wine": ("wine", SVM(kernel="exponential", decoding="coupled-softmax", random_state=0)),
     "svm blend, digits": ("digits", SVM(kernel="blend", decoding="coupled-softmax", random_state=0)),
     "posterior svm single softmax, r4": ("r4", Posterior(random_state=0)),

@@ -19,6 +19,7 @@ from conftest import blobs
 from polymargin import Codebook, Loss, PosteriorSVMClassifier, SVMClassifier, _memory
 from polymargin.codebooks import CODINGS, join, one_vs_all, one_vs_one
 from polymargin.decoders import DECODERS, resolve_decoder
+from polymargin.estimators import _svm_training
 from polymargin.folds import training_folds
 from polymargin.kernels import resolve_kernel
 from polymargin.machines import TrainingRows, _hinge, cross_validate_svm, fit_svm_bank
@@ -339,6 +340,9 @@ def test_what_does_not_fit_into_memory_is_refused_or_computed_row_by_row(problem
     plain = SVMClassifier(tol=TIGHT).fit(X, y).margins(X_new)
     monkeypatch.setattr(_memory, "available", lambda: 100_000.0)
     monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
+    # Of these rows the kernel matrix would be computed in any case, and sparse ones would be made dense.
+    monkeypatch.setattr(_hinge, "_FEW_ROWS", 0)
+    monkeypatch.setattr(_svm_training, "_FEW_VALUES", 0)
     # Features: rows of the kernel matrix are computed when they are needed.
     np.testing.assert_allclose(SVMClassifier(tol=TIGHT).fit(X, y).margins(X_new), plain, atol=1e-4)
     with pytest.raises(MemoryError, match=r"kernel matrix of 150 rows needs .* fit fewer rows"):

@@ -164,7 +164,7 @@ class DichotomyClassifier(KernelClassifier):
         progress: Progress | None,
         priors: Array | None = None,
     ) -> Decoder:
-        """Fit the decoder on the machines' outputs of the training rows, if it learns; `priors` replaces ``self.priors``."""
+        """Fit the decoder on outputs of the training rows, if it learns; `priors` replaces ``self.priors``."""
         outputs = None
         if decoder.learns:
             outputs = self._training_outputs(honest=not decoder.in_sample, shared=shared, progress=progress)

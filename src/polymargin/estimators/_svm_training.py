@@ -109,7 +109,7 @@ class SVMTrainingMixin(SVCParametersMixin):
         return fitted
 
     def _weights_as_priors(self, data: TrainingRows) -> tuple[TrainingRows, Array]:
-        """Return the rows with a mean weight of one in every class, and the class probabilities that their weights ask for.
+        """Return the rows with a mean weight of one in every class, and the class probabilities that weights ask for.
 
         A posterior under other class probabilities is known from one under the frequencies of the rows. To fit it with
         the weights themselves would leave few effective rows, if one class weighs many times as much as another.
