@@ -338,12 +338,17 @@ default="one-vs-one"
         return super()._column_trainer(machine, data, progress)
 
     def _fit_decoder(
-        self, decoder: Decoder, data: TrainingRows, shared: SharedWork, progress: Progress | None
+        self,
+        decoder: Decoder,
+        data: TrainingRows,
+        shared: SharedWork,
+        progress: Progress | None,
+        priors: Array | None = None,
     ) -> Decoder:
         if self.bank_.rounding_error > 10.0**-_LEAST_DIGITS:
             _warn_of_lost_digits(self.bank_.rounding_error, data.kernel)
         # Of many rows, the decoder learns from a sample.
-        fitted = super()._fit_decoder(decoder, self.bank_.data, shared, progress)
+        fitted = super()._fit_decoder(decoder, self.bank_.data, shared, progress, priors)
         self._cross_log_proba = getattr(fitted, "cross_log_proba_", None)
         if self._cross_log_proba is None and decoder.learns_probabilities:
             assert isinstance(decoder, ProbabilisticDecoder)
