@@ -35,6 +35,7 @@ from polymargin.codebooks import minimal, one_vs_all, one_vs_one
 from polymargin.datasets import generators
 from polymargin.decoders import DECODERS, resolve_decoder
 from polymargin.estimators._soft_labels import are_soft
+from polymargin.machines import _hinge
 from polymargin.machines.svm import SVMBank
 from polymargin.outputs import Outputs
 
@@ -740,6 +741,7 @@ def test_progress_is_told(name, caplog, monkeypatch):
 def test_memory_is_planned(monkeypatch):
     monkeypatch.setattr(_memory, "available", lambda: 100_000.0)
     monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
+    monkeypatch.setattr(_hinge, "_FEW_ROWS", 0)  # of so few rows the kernel matrix is computed in any case
     with pytest.raises(MemoryError, match=r"kernel matrix of 80 rows needs .* machine=\"one-vs-all\""):
         PosteriorSVMClassifier().fit(X, Y)
     assert isinstance(
