@@ -49,7 +49,7 @@ class SVMTrainingMixin(SVCParametersMixin):
             self._sparse = "array" if isinstance(X, sparse.sparray) else "matrix"
             X = X.toarray()
         rows = super()._training_rows(X, y, sample_weight, groups)
-        self.shape_fit_ = (np.shape(y)[0], self.n_features_in_)
+        self.shape_fit_ = (np.asarray(y).shape[0], self.n_features_in_)
         return rows
 
     def _trained(
