@@ -1,11 +1,11 @@
 """A fit to more rows than the workers of a Dask cluster have memory for, with all that it takes.
 
-    python benchmarks/cluster.py [--gigabytes 2] [--workers 4] [--memory 600] [--kill]
+    python benchmarks/cluster.py [--gigabytes 2] [--workers 4] [--memory 600] [--new 100000] [--kill fit|predict]
 
 Rows of the waveform data, sampled at 500 points, are made block by block on the workers, as if they were read from
-files: there are 2 GB of them for four workers of 600 MB each. Printed are whether the fit completes, the seconds of
-fit and prediction, the peak memory of every worker and of the client, and the log-loss on new rows. ``--kill`` kills a
-worker while leaves are trained.
+files: there are 2 GB of them for four workers of 600 MB each. New rows are predicted as a Dask array, and as an array
+of the client. Printed are the seconds of all three, the peak memory of every worker and of the client until then, and
+the log-loss on new rows. ``--kill`` kills a worker while leaves are trained, or while they predict.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from distributed import Client, LocalCluster
 from polymargin import LSSVMClassifier
 from polymargin.scale import ScaleSettings
 
-N_COLUMNS, BLOCK_ROWS = 500, 4000
+N_COLUMNS, BLOCK_ROWS = 500, 2000
 #: Rows to test on come from blocks that no fit has.
 TEST_SEED = 10**6
 
@@ -67,6 +67,12 @@ class PeakMemory(threading.Thread):
         self.cluster, self.running = cluster, True
         self.peaks: dict[int, float] = {}
 
+    def __str__(self) -> str:
+        peaks = dict(self.peaks)
+        client = peaks.pop(os.getpid(), 0.0)
+        workers = ", ".join(f"{peak:.0f}" for peak in peaks.values())
+        return f"peak memory of workers {workers} MB, of the client {client:.0f} MB"
+
     def run(self) -> None:
         """Watch until told to stop."""
         while self.running:
@@ -81,13 +87,11 @@ class PeakMemory(threading.Thread):
             time.sleep(0.1)
 
 
-def kill_one(cluster: LocalCluster) -> None:
-    """Kill a worker once a fifth of the partitions of leaves is trained."""
+def kill_one(cluster: LocalCluster, tasks: str) -> None:
+    """Kill a worker once a fifth of the tasks of a name is done."""
     while True:
         states = [
-            task.state
-            for key, task in list(cluster.scheduler.tasks.items())
-            if str(key).startswith("_fit_partition")
+            task.state for key, task in list(cluster.scheduler.tasks.items()) if str(key).startswith(tasks)
         ]
         if states and states.count("memory") > len(states) / 5:
             os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
@@ -103,11 +107,12 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=600, help="megabytes of a worker")
     parser.add_argument("--leaf-rows", type=int, default=400)
     parser.add_argument("--landmarks", type=int, default=500)
-    parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--new", type=int, default=100_000, help="rows to predict")
+    parser.add_argument("--kill", choices=["fit", "predict"])
     options = parser.parse_args()
     n_blocks = int(np.ceil(options.gigabytes * 1e9 / (8.0 * N_COLUMNS * BLOCK_ROWS)))
     X, y = collections(n_blocks, 0)
-    X_test, y_test = collections(4, TEST_SEED)
+    X_new, y_new = collections(-(-options.new // BLOCK_ROWS), TEST_SEED)
     print(
         f"{X.shape[0]} rows, {X.nbytes / 1e9:.2f} GB, {options.workers} workers of {options.memory} MB",
         flush=True,
@@ -145,26 +150,33 @@ def main() -> None:
         watch = PeakMemory(cluster)
         watch.start()
         if options.kill:
-            threading.Thread(target=kill_one, args=(cluster,), daemon=True).start()
+            tasks = {"fit": "_fit_partition", "predict": "_margins"}[options.kill]
+            threading.Thread(target=kill_one, args=(cluster, tasks), daemon=True).start()
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(X, y)
         fitted = time.perf_counter()
-        print(f"fit {fitted - start:.0f} s: {model.plan_}", flush=True)
-        tree = model.bank_.leaves.tree
-        print(f"{tree.n_leaves} leaves in {len(model.bank_.leaves.partitions)} partitions", flush=True)
-        log_p, known = dask.compute(model.predict_log_proba(X_test), y_test)
-        print(f"prediction of {len(known)} rows {time.perf_counter() - fitted:.0f} s")
+        print(f"fit {fitted - start:.0f} s, {watch}: {model.plan_}", flush=True)
+        leaves = model.bank_.leaves
         print(
-            f"log-loss {-log_p[np.arange(known.size), known].mean():.4f}, of the fit {model.loo_log_loss_:.4f}"
+            f"{leaves.tree.n_leaves} leaves in {len(leaves.partitions)} partitions, {leaves.n_bytes / 1e9:.2f} GB",
+            flush=True,
         )
+        start = time.perf_counter()
+        log_p, known = dask.compute(model.predict_log_proba(X_new), y_new)
+        print(f"{len(known)} rows of a Dask array: {time.perf_counter() - start:.0f} s, {watch}", flush=True)
+        print(
+            f"log-loss {-log_p[np.arange(known.size), known].mean():.4f}, of the fit {model.loo_log_loss_:.4f}",
+            flush=True,
+        )
+        here = X_new.compute()
+        start = time.perf_counter()
+        found = model.predict_log_proba(here)
+        print(f"{len(here)} rows of the client: {time.perf_counter() - start:.0f} s, {watch}")
+        print(f"largest difference {np.abs(np.exp(found) - np.exp(log_p)).max():.1e}")
         watch.running = False
         watch.join()
-    client = watch.peaks.pop(os.getpid())
-    print(
-        f"peak memory of workers {', '.join(f'{peak:.0f}' for peak in watch.peaks.values())} MB, client {client:.0f} MB"
-    )
 
 
 if __name__ == "__main__":

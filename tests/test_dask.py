@@ -1,6 +1,7 @@
 """Fits to Dask collections on a real cluster of processes, and lazy predictions."""
 
 import _thread
+import gc
 import os
 import pickle
 import signal
@@ -8,6 +9,7 @@ import threading
 import time
 import tracemalloc
 from dataclasses import dataclass
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -15,10 +17,12 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from polymargin import AutoKernelClassifier, KernelLogisticClassifier, LSSVMClassifier, SVMClassifier
+from polymargin.codebooks import one_vs_all
+from polymargin.kernels import RBF, Linear
 from polymargin.rows import TrainingRows
 from polymargin.scale import ScaleSettings
-from polymargin.scale.leaves import LeafBank
-from polymargin.scale.sources import MemoryRows, Sample
+from polymargin.scale.leaves import LeafBank, LeafTraining
+from polymargin.scale.sources import Block, FittedLeaf, MemoryRows, Sample
 
 pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
@@ -27,9 +31,9 @@ import dask.array as da  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from polymargin.cluster.blocks import priorities  # noqa: E402
+from polymargin.cluster.blocks import Blocks, priorities  # noqa: E402
 from polymargin.cluster.dask_rows import DaskRows  # noqa: E402
-from polymargin.kernels import Linear  # noqa: E402
+from polymargin.cluster.leaf_files import LeafFile  # noqa: E402
 
 SETTINGS = ScaleSettings(leaf_rows=300, sample_rows=600, decoder_rows=1200)
 
@@ -189,6 +193,88 @@ def test_leaves_stay_on_the_cluster_until_they_are_gathered(expected, tmp_path, 
     np.testing.assert_allclose(lazy.compute(scheduler="threads"), expected, atol=1e-8)
 
 
+def test_leaves_in_a_file_are_the_same_and_the_file_goes_with_them():
+    kernel, exact = RBF(), X[:80].astype(np.float32).astype(float)
+    training = LeafTraining(kernel, one_vs_all(3), 2.0, 0.05, 1.0, {}, 1000)
+    block = Block(TrainingRows(kernel, exact, Y[:80], np.ones(80)), np.arange(-40, 40))
+    fitted = FittedLeaf.of(training, block, np.linspace(0.1, 1.0, 80))
+    lonely = FittedLeaf.of(
+        training, Block(block.rows.take(np.flatnonzero(Y[:80] == 1)), np.full(80, -1)), np.ones(80)
+    )
+    file = LeafFile.of(kernel, [(3, fitted), (5, lonely)], np.float32)
+    assert file.n_bytes(3) < 1.3 * (exact.nbytes / 2 + fitted.leaf.bank.dual_coef.nbytes + 4 * 40 * 8 * 4)
+    buffers = []
+    copies = [
+        file,
+        pickle.loads(pickle.dumps(file, protocol=4)),
+        pickle.loads(pickle.dumps(file, protocol=5, buffer_callback=buffers.append), buffers=buffers),
+        pickle.loads(pickle.dumps(file, protocol=5)),
+    ]
+    assert len(buffers) == 1
+    for each in copies:
+        assert list(each) == [3, 5]
+        found = each.load(3)
+        np.testing.assert_array_equal(found.leaf.margins(NEW), fitted.leaf.margins(NEW))
+        np.testing.assert_array_equal(found.exact, fitted.exact)
+        np.testing.assert_array_equal(found.sampled, np.arange(40))
+        np.testing.assert_array_equal(each.load(5).leaf.margins(NEW), lonely.leaf.margins(NEW))
+    paths = [each._path for each in copies]
+    assert len(set(paths)) == 4
+    del file, copies, each, found
+    gc.collect()
+    assert not any(path.exists() for path in paths)
+    assert list(pickle.loads(pickle.dumps(LeafFile.of(kernel, [])))) == []
+
+
+def leaf_files(client):
+    """Return the bytes of the files of leaves of all workers."""
+    folders = client.run(lambda dask_worker: dask_worker.local_directory)
+    return sum(path.stat().st_size for folder in folders.values() for path in Path(folder).glob("leaves-*"))
+
+
+def test_leaves_are_on_the_disks_of_workers(client):
+    rows, labels = on_dask()
+    fitted = model(scale="leaves", C=1.0, gamma=0.05).fit(rows.astype(np.float32), labels)
+    leaves = fitted.bank_.leaves
+    assert leaf_files(client) >= leaves.n_bytes > X.nbytes / 2
+    held = client.run(lambda dask_worker: sum(dask_worker.data.fast.weights.values()))
+    assert sum(held.values()) < 0.2 * leaves.n_bytes
+    same = model(scale="leaves", C=1.0, gamma=0.05).fit(rows.astype(np.float32).astype(float), labels)
+    assert same.bank_.leaves.n_bytes > leaves.n_bytes + X.nbytes / 2
+    np.testing.assert_allclose(same.predict_proba(NEW), fitted.predict_proba(NEW), atol=1e-8)
+    del fitted, same, leaves
+    deadline = time.monotonic() + 10.0
+    while time.monotonic() < deadline and leaf_files(client):
+        time.sleep(0.05)
+    assert leaf_files(client) == 0
+
+
+def test_leaves_that_do_not_fit_into_memory_are_not_gathered(monkeypatch):
+    fitted = model(scale="leaves", C=1.0, gamma=0.05).fit(*on_dask())
+    known = fitted.predict_proba(NEW)
+    monkeypatch.setattr("polymargin._memory.available", lambda: 1000.0)
+    monkeypatch.setattr("polymargin._memory.NEGLIGIBLE", 0)
+    with pytest.raises(MemoryError, match="leaves of this model in memory"):
+        fitted.gather_leaves()
+    monkeypatch.undo()
+    np.testing.assert_array_equal(fitted.predict_proba(NEW), known)
+
+
+def test_without_a_client_threads_compute(expected, client):
+    client.close()
+    fitted = model().fit(*on_dask())
+    np.testing.assert_allclose(fitted.predict_proba(NEW), expected, atol=1e-8)
+    lazy = fitted.predict_proba(da.from_array(NEW, chunks=(300, 21)))
+    np.testing.assert_allclose(lazy.compute(), expected, atol=1e-8)
+
+
+def test_large_blocks_are_told_of(monkeypatch):
+    monkeypatch.setattr("polymargin.cluster.blocks.worker_memory", lambda: 32 * 8.0 * 21 * 500)
+    assert Blocks.of(*on_dask(size=700)).n_rows == 4000
+    with pytest.warns(UserWarning, match="blocks of 1700 rows.* some 500 rows"):
+        Blocks.of(*on_dask(size=1700))
+
+
 def test_dataframes(expected):
     columns = [f"t{number}" for number in range(21)]
     frame = pd.DataFrame(X, columns=columns).assign(label=NAMES)
@@ -199,8 +285,25 @@ def test_dataframes(expected):
     new = dd.from_pandas(pd.DataFrame(NEW, columns=columns), npartitions=3)
     np.testing.assert_allclose(fitted.predict_proba(new).compute(), expected, atol=1e-8)
     np.testing.assert_array_equal(fitted.predict(new[new["t0"] > 99.0]).compute(), fitted.classes_[:0])
+    # Empty partitions, and classes that only the last rows have.
+    none = table[table["t0"] > 99.0]
+    several = dd.concat([none, table, none])
+    source = DaskRows.of(several[columns], several["label"])
+    np.testing.assert_array_equal(source.class_counts, np.unique(NAMES, return_counts=True)[1])
+    late = da.from_array(np.where(np.arange(4000) < 3900, NAMES, "last"), chunks=700)
+    np.testing.assert_array_equal(DaskRows.of(on_dask()[0], late).classes, ["last", *fitted.classes_])
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict_proba(new.rename(columns={"t0": "other"}))
+
+
+def test_columns_that_are_not_numbers_are_named():
+    frame = pd.DataFrame({"a": [1, 2, 3], "b": [True, False, True], "c": ["x", "y", "x"]})
+    table = dd.from_pandas(
+        frame.assign(d=pd.Timestamp("2020-01-01"), e=frame["c"].astype("category")), npartitions=2
+    )
+    with pytest.raises(ValueError, match=r"numbers: 'c' \(.*\), 'd' \(datetime.*\), 'e' \(category\)"):
+        model().fit(table, table["c"])
+    assert Blocks.of(table[["a", "b"]], table["c"]).n_rows == 3
 
 
 def test_unknown_chunks_and_weights(expected):
@@ -230,8 +333,8 @@ def test_few_rows_are_fitted_exactly():
     )
 
 
-def when_leaves_are_trained(cluster, action, known=()):
-    """Call a function, in a thread, as soon as some leaves are trained and others are not; return what was seen."""
+def when_some_are_done(cluster, tasks, action, known=()):
+    """Call a function, in a thread, as soon as some tasks of a name are done and others not; return what was seen."""
     seen = []
 
     def watch():
@@ -240,7 +343,7 @@ def when_leaves_are_trained(cluster, action, known=()):
             states = {
                 key: task.state
                 for key, task in list(cluster.scheduler.tasks.items())
-                if str(key).startswith("_fit_partition") and key not in known
+                if str(key).startswith(tasks) and key not in known
             }
             done = [key for key, state in states.items() if state == "memory"]
             if done and len(done) < len(states):
@@ -258,17 +361,21 @@ def test_a_worker_that_is_killed_costs_its_leaves_only(expected, cluster_of_four
         pids = client.run(os.getpid)
 
         def kill(done):
-            (holder,) = cluster_of_four.scheduler.tasks[done[0]].who_has
+            holder = next(iter(cluster_of_four.scheduler.tasks[done[0]].who_has))
             os.kill(pids[holder.address], signal.SIGKILL)
 
-        thread, seen = when_leaves_are_trained(cluster_of_four, kill)
+        thread, seen = when_some_are_done(cluster_of_four, "_fit_partition", kill)
         fitted = model().fit(*on_dask())
         thread.join()
         assert seen
         np.testing.assert_allclose(fitted.predict_proba(NEW), expected, atol=1e-8)
-        # Nor are leaves lost that are killed after the fit.
-        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-        found = fitted.predict_proba(da.from_array(NEW, chunks=(100, 21))).compute()
+        # Nor are leaves lost that are killed while they predict.
+        pids = client.run(os.getpid)
+        lazy = fitted.predict_proba(da.from_array(NEW, chunks=(25, 21)))
+        thread, seen = when_some_are_done(cluster_of_four, "_margins", kill)
+        found = lazy.compute()
+        thread.join()
+        assert seen
         np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
@@ -276,7 +383,7 @@ def test_an_interrupted_fit_leaves_no_estimator_and_no_work(cluster):
     estimator = model().fit(*on_dask())
     assert estimator.predict(NEW[:1]).size == 1
     known = set(cluster.scheduler.tasks)
-    thread, seen = when_leaves_are_trained(cluster, lambda done: _thread.interrupt_main(), known)
+    thread, seen = when_some_are_done(cluster, "_fit_partition", lambda done: _thread.interrupt_main(), known)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(*on_dask())
     thread.join()

@@ -9,11 +9,14 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
+import pandas as pd
 from dask import delayed
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 from scipy import sparse
 
+from polymargin._warnings import warn
+from polymargin.cluster.workers import worker_memory
 from polymargin.kernels import Linear
 from polymargin.rows import TrainingRows
 
@@ -22,6 +25,10 @@ Array = NDArray[Any]
 #: Samples, landmarks and the tree go to the workers with the graph, which Dask would warn of: scattered, they would be
 #: lost with the worker that holds them.
 _GRAPH_BYTES = "1GiB"
+#: The share of a worker's memory that a block should take at most. On its way to the leaves a block is there some five
+#: times, as it was given, as a table with the rows that two leaves share, and as what the shuffle sends; and a worker
+#: has two on their way.
+_BLOCK_SHARE = 1.0 / 32.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Blocks:
         The number of the first row of every block.
     n_rows, n_columns : int
         The size of the data.
+    dtype : dtype
+        float32 where that has all digits of the rows, float64 otherwise.
     """
 
     X: list[Delayed]
@@ -46,6 +55,7 @@ class Blocks:
     starts: Array
     n_rows: int
     n_columns: int
+    dtype: Any
 
     @classmethod
     def of(cls, X: Any, y: Any, sample_weight: Any = None) -> Blocks:
@@ -77,8 +87,10 @@ class Blocks:
             beside.append(_beside(sample_weight, rows, "sample_weight"))
         starts = np.concatenate([[0], np.cumsum(rows.chunks[0])])
         used = np.flatnonzero(np.diff(starts))
-        parts = [[array.to_delayed().ravel()[block] for block in used] for array in (rows, *beside)]
-        return cls(parts[0], parts[1], parts[2] if len(parts) > 2 else None, starts[used], n, d)
+        parts = [array.to_delayed().ravel()[used].tolist() for array in (rows, *beside)]
+        _warn_of_large_blocks(rows)
+        dtype = np.dtype(np.float32 if np.can_cast(rows.dtype, np.float32) else np.float64)
+        return cls(parts[0], parts[1], parts[2] if len(parts) > 2 else None, starts[used], n, d, dtype)
 
     def map(self, function: Callable[..., Any], *arguments: Any, rows: bool = True) -> list[Delayed]:
         """Return a task for every block: a function of its rows, labels, weights and first number.
@@ -151,6 +163,27 @@ class BlockReader:
         return used + start, TrainingRows(Linear(), X, class_index, own)
 
 
+def check_columns(frame: Any) -> None:
+    """Raise ValueError if a dataframe has columns that are not numbers.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+        The rows. Columns of objects may hold numbers: what they hold is seen where they are.
+    """
+    others = {
+        str(name): str(dtype)
+        for name, dtype in frame._meta.dtypes.items()
+        if not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_object_dtype(dtype))
+    }
+    if others:
+        named = ", ".join(f"{name!r} ({dtype})" for name, dtype in others.items())
+        raise ValueError(
+            f"columns of X do not hold numbers: {named}. Leave them out, or encode them first, as "
+            "dask.dataframe.get_dummies does for columns that are .categorize()d"
+        )
+
+
 def checked_rows(X: Any, start: int) -> Array:
     """Return the rows of a block as numbers.
 
@@ -169,6 +202,10 @@ def checked_rows(X: Any, start: int) -> Array:
         raise TypeError(
             "the blocks of X are sparse matrices, which the cluster does not divide: make them dense, as by "
             "X.map_blocks(lambda block: block.toarray()), or fit a SciPy matrix without Dask"
+        )
+    if np.iscomplexobj(X):
+        raise ValueError(
+            "X holds complex numbers, which kernels do not compare: give real and imaginary parts as columns"
         )
     try:
         found = np.asarray(X, dtype=np.float64)
@@ -287,6 +324,8 @@ def persisted(tasks: Sequence[Delayed]) -> list[Delayed]:
 def _known(given: Any, name: str) -> Any:
     """Return a collection as an array with chunk sizes that are known."""
     if hasattr(given, "to_dask_array"):
+        if name == "X":
+            check_columns(given)
         return given.to_dask_array(lengths=True)
     if not isinstance(given, da.Array):
         raise TypeError(
@@ -297,6 +336,19 @@ def _known(given: Any, name: str) -> Any:
         # Sizes are computed in place: those of the caller's array stay as they are.
         return da.Array(given.dask, given.name, given.chunks, meta=given).compute_chunk_sizes()
     return given
+
+
+def _warn_of_large_blocks(rows: Any) -> None:
+    """Warn of blocks that are large beside a worker's memory.
+
+    They are not divided here: Dask makes all blocks before it divides them, and has them all in memory then.
+    """
+    largest = int(_BLOCK_SHARE * worker_memory() / (8.0 * rows.shape[1]))
+    if max(rows.chunks[0]) > 1.5 * largest:
+        warn(
+            f"X has blocks of {max(rows.chunks[0])} rows, which may take more memory than a worker has: make smaller "
+            f"ones where the rows are read, of some {max(largest, 1)} rows"
+        )
 
 
 def _beside(given: Any, rows: Any, name: str) -> Any:

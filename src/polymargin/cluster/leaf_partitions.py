@@ -6,7 +6,7 @@ if the worker that holds it dies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,8 @@ from polymargin._progress import Count, Progress
 from polymargin._threads import blas_threads_for
 from polymargin._warnings import warn
 from polymargin.cluster.blocks import BlockReader, Blocks, constant, persisted, priorities
-from polymargin.cluster.remote_leaves import LeafPartition, RemoteLeaf
+from polymargin.cluster.leaf_files import LeafFile
+from polymargin.cluster.remote_leaves import RemoteLeaf
 from polymargin.cluster.workers import count_workers, current_client, release_memory
 from polymargin.kernels import Kernel, Linear
 from polymargin.rows import TrainingRows
@@ -32,8 +33,8 @@ from polymargin.scale.tree import Tree
 
 Array = NDArray[Any]
 
-#: The share of a worker's memory that the rows of a partition may take. They are there as a table that arrives, as rows
-#: of leaves, and as machines, beside another partition that is sent or spilled to disk.
+#: The share of a worker's memory that the rows of a partition may take. They are there as a table that arrives, as the
+#: same in order, and as what is sent to another worker.
 _PARTITION_SHARE = 1.0 / 32.0
 #: The bytes that the training of a leaf takes for every pair of its rows, those that overlap included, and the share of
 #: a worker's memory that it should take at most.
@@ -96,6 +97,7 @@ class _Router:
     kernel: Kernel
     selection: RowSelection
     keys: Array
+    dtype: Any
 
     def __call__(self, X: Any, y: Any, weights: Any, start: int) -> pd.DataFrame:
         numbers, rows = self.reader(X, y, weights, start)
@@ -115,7 +117,9 @@ class _Router:
             "weight": rows.weights[own],
             "share": np.concatenate([route[1] for route in routes]),
         }
-        table = pd.DataFrame(rows.X[own], columns=_row_columns(rows.X.shape[1]), copy=False)
+        table = pd.DataFrame(
+            rows.X[own].astype(self.dtype, copy=False), columns=_row_columns(rows.X.shape[1]), copy=False
+        )
         return pd.concat([pd.DataFrame(values).astype(_COLUMNS), table], axis=1)
 
 
@@ -161,16 +165,17 @@ def fit_partitions(
             f"leaves of {leaf_rows:.0f} rows may take more memory than the {memory / 2**20:.0f} MiB that a worker has "
             f"for a task: use scaling=ScaleSettings(leaf_rows={fitting}), or fewer threads per worker"
         )
-    table_bytes = 8.0 * blocks.n_rows * min(selection.share, 1.0) * (n_columns + len(_COLUMNS)) * 1.25
+    row_bytes = blocks.dtype.itemsize * n_columns + 8.0 * len(_COLUMNS)
+    table_bytes = row_bytes * blocks.n_rows * min(selection.share, 1.0) * 1.25
     n_partitions = int(np.ceil(table_bytes / (_PARTITION_SHARE * memory)))
     n_partitions = min(max(n_partitions, _PARTITIONS_PER_WORKER * count_workers()), n_leaves)
     # Neighbours together: rows to predict are often neighbours, too.
     keys = _keys(n_partitions)[np.arange(n_leaves) * n_partitions // n_leaves]
-    router = constant(_Router(reader, tree, training.kernel, selection, keys))
+    router = constant(_Router(reader, tree, training.kernel, selection, keys, blocks.dtype))
     tables = blocks.map(_routed, router)
     meta = pd.DataFrame(
         {name: np.empty(0, dtype=kind) for name, kind in _COLUMNS.items()}
-        | {name: np.empty(0) for name in _row_columns(n_columns)}
+        | {name: np.empty(0, dtype=blocks.dtype) for name in _row_columns(n_columns)}
     )
     table = dd.from_delayed(tables, meta=meta, verify_meta=False)
     shuffled = table.shuffle(on="partition", npartitions=n_partitions, ignore_index=True)
@@ -182,9 +187,9 @@ def fit_partitions(
     partitions, honest = _kept_there(partitions, count)
     found: dict[int, FittedLeaf] = {}
     for partition, known in zip(partitions, honest, strict=True):
-        for number, (sampled, shares, exact, honest_margins) in known.items():
-            leaf: Any = RemoteLeaf(partition, number)
-            found[number] = FittedLeaf(leaf, sampled, shares, exact, honest_margins)
+        for number, (n_bytes, *margins) in known.items():
+            leaf: Any = RemoteLeaf(partition, number, n_bytes)
+            found[number] = FittedLeaf(leaf, *margins)
     for number in set(range(n_leaves)) - set(found):
         # No row of the share that is used came here: the leaf knows of no class.
         none = TrainingRows(Linear(), np.empty((0, n_columns)), np.empty(0, dtype=np.intp), np.empty(0))
@@ -230,35 +235,37 @@ def _routed(X: Any, y: Any, weights: Any, start: int, router: _Router) -> pd.Dat
     return router(X, y, weights, start)
 
 
-def _fit_partition(table: pd.DataFrame, training: LeafTraining) -> LeafPartition:
-    """Train the leaves of a partition; rows are sorted, as they arrive in any order."""
-    order = np.lexsort([table["number"].to_numpy(), table["leaf"].to_numpy()])
-    values = {name: table[name].to_numpy()[order] for name in _COLUMNS}
-    columns = table.columns[len(_COLUMNS) :]
-    numbers, starts = np.unique(values["leaf"], return_index=True)
-    found: LeafPartition = {}
+def _fit_partition(table: pd.DataFrame, training: LeafTraining) -> LeafFile:
+    """Train the leaves of a partition, each of which goes to a file."""
+    dtype = table.dtypes.iloc[-1]
     with blas_threads_for(training.largest / 4):
-        bounds = np.append(starts, order.size)
-        for number, start, stop in zip(numbers, bounds[:-1], bounds[1:], strict=True):
-            own = slice(start, stop)
-            X = table.iloc[order[own]][columns].to_numpy(dtype=np.float64)
-            rows = TrainingRows(
-                training.kernel, np.ascontiguousarray(X), values["class_index"][own], values["weight"][own]
-            )
-            found[int(number)] = FittedLeaf.of(
-                training, Block(rows, values["sampled"][own]), values["share"][own]
-            )
-    del table, values, order
+        found = LeafFile.of(training.kernel, _fitted(table, training), dtype)
+    del table
     release_memory()
     return found
 
 
-def _honest_margins(partition: LeafPartition) -> dict[int, tuple[Array, Array, Array, Array]]:
-    """Return what the leaves of a partition say of the decoder's sample."""
-    return {
-        number: (fitted.sampled, fitted.shares, fitted.exact, fitted.honest)
-        for number, fitted in partition.items()
-    }
+def _fitted(table: pd.DataFrame, training: LeafTraining) -> Iterator[tuple[int, FittedLeaf]]:
+    """Train one leaf after the other; rows are sorted, as they arrive in any order."""
+    order = np.lexsort([table["number"].to_numpy(), table["leaf"].to_numpy()])
+    values = {name: table[name].to_numpy()[order] for name in _COLUMNS}
+    columns = table.columns[len(_COLUMNS) :]
+    numbers, starts = np.unique(values["leaf"], return_index=True)
+    bounds = np.append(starts, order.size)
+    for number, start, stop in zip(numbers, bounds[:-1], bounds[1:], strict=True):
+        own = slice(start, stop)
+        X = np.ascontiguousarray(table.iloc[order[own]][columns].to_numpy(dtype=np.float64))
+        rows = TrainingRows(training.kernel, X, values["class_index"][own], values["weight"][own])
+        yield int(number), FittedLeaf.of(training, Block(rows, values["sampled"][own]), values["share"][own])
+
+
+def _honest_margins(partition: LeafFile) -> dict[int, tuple[int, Array, Array, Array, Array]]:
+    """Return the bytes of the leaves of a partition, and what they say of the decoder's sample."""
+    found = {}
+    for number in partition:
+        leaf = partition.load(number)
+        found[number] = partition.n_bytes(number), leaf.sampled, leaf.shares, leaf.exact, leaf.honest
+    return found
 
 
 def _row_columns(n_columns: int) -> list[str]:

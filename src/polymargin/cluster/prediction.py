@@ -1,7 +1,7 @@
 """Predictions of Dask collections: lazy arrays, block by block.
 
-A model in memory goes to the workers. Of one whose leaves are on the cluster, the rows of a block go to the partitions
-of leaves that they belong to; what these say comes together with the rest of the model, which is small.
+A model in memory goes to the workers. Of one whose leaves are on the cluster, the rows of a block go to the workers
+that hold the leaves they belong to; what these say comes together with the rest of the model, which is small.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from dask.delayed import Delayed
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from polymargin.cluster.blocks import checked_rows, constant
+from polymargin.cluster.blocks import check_columns, checked_rows, constant
 from polymargin.cluster.remote_leaves import (
+    Holder,
     KnownMargins,
     RemoteLeafBank,
     added_margins,
-    partition_margins,
+    rows_at_once,
 )
 
 Array = NDArray[Any]
@@ -44,12 +45,15 @@ def predict_lazily(model: Any, X: Any, method: str) -> da.Array:
     Returns
     -------
     dask.array.Array
-        A lazy array with the chunks of the rows; those of a dataframe have unknown sizes.
+        A lazy array with the chunks of the rows; those of a dataframe have unknown sizes. Of a model whose leaves are
+        on the cluster, some neighbouring chunks are computed together, if their sizes are known: to load the leaves
+        takes as long for few rows as for many.
     """
     check_is_fitted(model)
     names = None
     if hasattr(X, "to_dask_array"):
         validate_data(model, X._meta, reset=False, skip_check_array=True)
+        check_columns(X)
         names = [str(name) for name in X.columns] if hasattr(model, "feature_names_in_") else None
         rows = X.to_dask_array()
     else:
@@ -60,16 +64,21 @@ def predict_lazily(model: Any, X: Any, method: str) -> da.Array:
     banks = [holder.bank_.leaves for holder in _holders(model)]
     nothing = KnownMargins(np.empty((0, 0)))
     light = constant(_light(_with_leaves(model, RemoteLeafBank, [nothing] * len(banks))))
-    routers = [(constant(bank.router), bank.partitions) for bank in banks]
+    held = [(constant(router), found) for router, found in (bank.held() for bank in banks)]
     result = _example(model, method)
+    chunks = [
+        (block, size)
+        for block, size in zip(rows.to_delayed().ravel(), rows.chunks[0], strict=True)
+        if size != 0
+    ]
     blocks = []
     task = delayed(_predicted, pure=False, traverse=False)
-    for block, size in zip(rows.to_delayed().ravel(), rows.chunks[0], strict=True):
-        if size == 0:
-            continue
-        margins = [_block_margins(block, *router) for router in routers]
-        predicted = task(light, block, method, names, margins)
-        blocks.append(da.from_delayed(predicted, (size, *result.shape[1:]), meta=result))
+    largest = min((rows_at_once(len(found), rows.shape[1]) for _, found in held), default=1)
+    for batch in _batches(chunks, largest):
+        margins = [_margins_of_blocks([block for block, _ in batch], *leaves) for leaves in held]
+        for number, (block, size) in enumerate(batch):
+            predicted = task(light, block, method, names, [of_bank[number] for of_bank in margins])
+            blocks.append(da.from_delayed(predicted, (size, *result.shape[1:]), meta=result))
     return da.concatenate(blocks, allow_unknown_chunksizes=True) if blocks else da.from_array(result)
 
 
@@ -134,21 +143,37 @@ def _example(model: Any, method: str) -> Array:
     return np.empty((0, K))
 
 
-def _block_margins(block: Delayed, router: Delayed, partitions: list[Delayed]) -> Delayed:
-    """Return the margins of a block by leaves on the cluster."""
-    routed = delayed(_routed, pure=False, traverse=False)(router, block)
-    ask = delayed(partition_margins, pure=False, traverse=False)
-    parts = [ask(partition, routed[number]) for number, partition in enumerate(partitions)]
-    return delayed(_added, pure=False)(block, parts)
+def _batches(chunks: list[tuple[Delayed, float]], largest: int) -> list[list[tuple[Delayed, float]]]:
+    """Return blocks with their sizes in batches of at most so many rows; one by one where sizes are not known."""
+    found: list[list[tuple[Delayed, float]]] = []
+    total = np.inf
+    for block, size in chunks:
+        total += size
+        if not total <= largest:
+            found.append([])
+            total = size
+        found[-1].append((block, size))
+    return found
+
+
+def _margins_of_blocks(blocks: list[Delayed], router: Delayed, held: list[Holder]) -> list[Delayed]:
+    """Return the margins of some blocks by leaves on the cluster, which are loaded once for all of them."""
+    task = delayed(_routed, pure=False, traverse=False)
+    routed = [task(router, block) for block in blocks]
+    parts = [holder.margins([each[number] for each in routed]) for number, holder in enumerate(held)]
+    return [
+        delayed(_added, pure=False)(block, [part[number] for part in parts])
+        for number, block in enumerate(blocks)
+    ]
 
 
 def _routed(router: Any, block: Any) -> Any:
-    """Return the rows of a block for every partition."""
+    """Return the rows of a block for every holder of leaves."""
     return router(checked_rows(block, 0))
 
 
 def _added(block: Any, parts: list[tuple[Array, Array]]) -> Array:
-    """Return the sum of what partitions say of a block."""
+    """Return the sum of what all holders say of a block."""
     return added_margins(len(block), parts)
 
 

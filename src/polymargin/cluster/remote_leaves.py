@@ -1,4 +1,7 @@
-"""Leaves that stay on the cluster; the client has the tree, and knows which partition holds which leaf."""
+"""Leaves that stay on the cluster; the client has the tree, and knows which partition holds which leaf.
+
+Rows go to the leaves: those of a block to all partitions of a worker in one task, which loads one leaf at a time.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from dask import delayed
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
+from polymargin import _memory
 from polymargin.cluster.blocks import computed
-from polymargin.cluster.workers import are_lost
+from polymargin.cluster.leaf_files import LeafFile
+from polymargin.cluster.workers import are_lost, holders, release_memory, worker_memory
 from polymargin.kernels import Kernel
 from polymargin.scale.leaves import Leaf, LeafBank
-from polymargin.scale.sources import FittedLeaf
 from polymargin.scale.tree import Tree
 
 Array = NDArray[Any]
 
-#: The trained leaves of a partition, by their numbers.
-LeafPartition = dict[int, FittedLeaf]
-#: So many rows are sent to the cluster at once.
-_ROWS_AT_ONCE = 50_000
+#: The share of a worker's memory that the rows may take which are sent to it at once. To load the leaves takes as long
+#: for one row as for thousands.
+_SENT_SHARE = 1.0 / 32.0
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,18 @@ class RemoteLeaf:
         The partition that holds it, which is kept there, or computed again if its worker dies.
     number : int
         Its number.
+    n_bytes : int
+        The bytes that it takes.
     """
 
     partition: Delayed
     number: int
+    n_bytes: int
 
 
 @dataclass(frozen=True)
 class RoutedRows:
-    """The rows of a block that belong to leaves of one partition.
+    """The rows of a block that belong to leaves of one worker.
 
     Attributes
     ----------
@@ -62,7 +68,7 @@ class RoutedRows:
 
 @dataclass(frozen=True)
 class LeafRouter:
-    """Sends rows to the partitions of leaves.
+    """Sends rows to the workers that hold leaves.
 
     Attributes
     ----------
@@ -70,19 +76,19 @@ class LeafRouter:
         The kernel.
     tree : Tree
         The regions.
-    partition_of : ndarray of int, shape (n_leaves,)
-        The number of the partition of every leaf.
-    n_partitions : int
-        The number of partitions.
+    holder_of : ndarray of int, shape (n_leaves,)
+        The number of the holder of every leaf; −1 for leaves without rows, whose output is zero.
+    n_holders : int
+        The number of holders.
     """
 
     kernel: Kernel
     tree: Tree
-    partition_of: Array
-    n_partitions: int
+    holder_of: Array
+    n_holders: int
 
     def __call__(self, X: Array) -> list[RoutedRows]:
-        """Return the rows for every partition.
+        """Return the rows for every holder.
 
         Parameters
         ----------
@@ -95,12 +101,84 @@ class LeafRouter:
         """
         routes = self.tree.route(self.kernel.scaled(X))
         found = []
-        for number in range(self.n_partitions):
-            own = [leaf for leaf in np.flatnonzero(self.partition_of == number) if routes[leaf][0].size]
+        for number in range(self.n_holders):
+            own = [leaf for leaf in np.flatnonzero(self.holder_of == number) if routes[leaf][0].size]
             rows = np.unique(np.concatenate([np.empty(0, dtype=np.intp), *(routes[leaf][0] for leaf in own)]))
             of_leaf = {int(leaf): (np.searchsorted(rows, routes[leaf][0]), routes[leaf][1]) for leaf in own}
             found.append(RoutedRows(X[rows], rows, of_leaf))
         return found
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What Dask takes for as large as the leaves of a worker.
+
+    A task that needs it goes to where the leaves are, however busy other workers are; files seem small.
+
+    Attributes
+    ----------
+    n_bytes : int
+        The bytes of the leaves.
+    """
+
+    n_bytes: int
+
+    def __sizeof__(self) -> int:
+        return self.n_bytes
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The partitions of one worker.
+
+    Attributes
+    ----------
+    partitions : list of Delayed
+        The partitions.
+    weight : Delayed
+        What keeps the work on them there.
+    """
+
+    partitions: list[Delayed]
+    weight: Delayed
+
+    @classmethod
+    def of(cls, partitions: list[Delayed]) -> Holder:
+        """Return the partitions of a worker, with their weight."""
+        return cls(partitions, delayed(_weight, pure=False)(partitions))
+
+    def margins(self, routed: list[Delayed]) -> Delayed:
+        """Return a task that computes the margins of rows of several blocks by the leaves of these partitions.
+
+        Parameters
+        ----------
+        routed : list of Delayed
+            The rows of every block that belong to these leaves.
+
+        Returns
+        -------
+        Delayed
+            For every block the places of the rows, and their margins.
+        """
+        return delayed(_margins, pure=False)(self.partitions, self.weight, routed)
+
+
+def rows_at_once(n_holders: int, n_columns: int) -> int:
+    """Return how many rows are sent to the leaves at once.
+
+    Parameters
+    ----------
+    n_holders : int
+        The number of workers that share them.
+    n_columns : int
+        d.
+
+    Returns
+    -------
+    int
+    """
+    largest = min(_SENT_SHARE * worker_memory(), _memory.BLOCK_BYTES)
+    return max(int(n_holders * largest / (8.0 * n_columns)), 1)
 
 
 class RemoteLeafBank(LeafBank):
@@ -134,13 +212,29 @@ class RemoteLeafBank(LeafBank):
         return found
 
     @property
-    def router(self) -> LeafRouter:
-        """What sends rows to the partitions."""
-        keys = {partition.key: number for number, partition in enumerate(self.partitions)}
-        partition_of = [
-            keys[leaf.partition.key] if isinstance(leaf, RemoteLeaf) else -1 for leaf in self.leaves
+    def n_bytes(self) -> int:
+        """The bytes that the leaves take."""
+        return sum(leaf.n_bytes for leaf in self._remote)
+
+    def held(self) -> tuple[LeafRouter, list[Holder]]:
+        """Return who holds the leaves now, and what sends rows there.
+
+        Returns
+        -------
+        router : LeafRouter
+        holders : list of Holder
+            In the order of what the router returns.
+        """
+        partitions = self.partitions
+        groups: dict[str, list[Delayed]] = {}
+        for partition, address in zip(partitions, holders(partitions), strict=True):
+            groups.setdefault(address, []).append(partition)
+        number_of = {each.key: number for number, group in enumerate(groups.values()) for each in group}
+        holder_of = [
+            number_of[leaf.partition.key] if isinstance(leaf, RemoteLeaf) else -1 for leaf in self.leaves
         ]
-        return LeafRouter(self.kernel, self.tree, np.array(partition_of), len(keys))
+        router = LeafRouter(self.kernel, self.tree, np.array(holder_of), len(groups))
+        return router, [Holder.of(group) for group in groups.values()]
 
     @property
     def _remote(self) -> list[RemoteLeaf]:
@@ -159,19 +253,18 @@ class RemoteLeafBank(LeafBank):
         -------
         ndarray of shape (n, L)
         """
-        router, partitions = self.router, self.partitions
-        task = delayed(partition_margins, pure=False, traverse=False)
+        router, found = self.held()
+        size = rows_at_once(len(found), X.shape[1])
         blocks = []
-        for start in range(0, max(X.shape[0], 1), _ROWS_AT_ONCE):
-            some = X[start : start + _ROWS_AT_ONCE]
-            pairs = zip(partitions, router(some), strict=True)
-            # One partition says how many columns there are, even if there are no rows.
-            parts = [
-                task(partition, delayed(routed, traverse=False))
-                for number, (partition, routed) in enumerate(pairs)
+        for start in range(0, max(X.shape[0], 1), size):
+            some = X[start : start + size]
+            # One holder says how many columns there are, even if there are no rows.
+            tasks = [
+                holder.margins([delayed(routed, pure=False, traverse=False)])
+                for number, (holder, routed) in enumerate(zip(found, router(some), strict=True))
                 if routed.rows.size or number == 0
             ]
-            blocks.append(added_margins(some.shape[0], computed(*parts)))
+            blocks.append(added_margins(some.shape[0], [each[0] for each in computed(*tasks)]))
         return np.concatenate(blocks)
 
     def gathered(self) -> LeafBank:
@@ -180,11 +273,22 @@ class RemoteLeafBank(LeafBank):
         Returns
         -------
         LeafBank
+
+        Raises
+        ------
+        MemoryError
+            If they do not fit there.
         """
+        _memory.require(
+            self.n_bytes,
+            "to have the leaves of this model in memory",
+            "leave them on the cluster, or use fewer rows",
+        )
         task = delayed(_leaves, pure=False, traverse=False)
         found: dict[int, Leaf] = {}
-        for part in computed(*map(task, self.partitions)):
-            found |= part
+        # One after the other: what waits to be sent is in the memory of workers.
+        for partition in self.partitions:
+            found |= computed(task(partition))[0]
         return LeafBank(
             self.kernel,
             self.tree,
@@ -209,13 +313,13 @@ class RemoteLeafBank(LeafBank):
         return values
 
     def __getstate__(self) -> NoReturn:
-        raise TypeError(_STAYS)
+        raise TypeError(
+            f"the leaves of this model, {self.n_bytes / 2**20:.0f} MiB, are on the Dask cluster: call "
+            "model.gather_leaves() first, to have them in memory"
+        )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(_STAYS)
-
-
-_STAYS = "the leaves of this model are on the Dask cluster: call model.gather_leaves() first, to have them in memory"
+        self.__getstate__()
 
 
 @dataclass(frozen=True)
@@ -246,38 +350,41 @@ class KnownMargins:
         return self.known
 
 
-def partition_margins(partition: LeafPartition, routed: RoutedRows) -> tuple[Array, Array]:
-    """Return the margins of rows by the leaves of a partition, multiplied by the weights of the routing.
+def _weight(partitions: list[LeafFile]) -> Weight:
+    """Return the weight of all leaves of some partitions."""
+    return Weight(sum(partition.n_bytes(number) for partition in partitions for number in partition))
 
-    Parameters
-    ----------
-    partition : dict of int to FittedLeaf
-        The leaves.
-    routed : RoutedRows
-        The rows.
 
-    Returns
-    -------
-    rows : ndarray of int, shape (m,)
-        Their places in the block.
-    margins : ndarray of shape (m, L)
-    """
-    n_columns = next(iter(partition.values())).leaf.constants.size
-    margins = np.zeros((routed.rows.size, n_columns))
-    for number, (rows, weights) in routed.of_leaf.items():
-        margins[rows] += weights[:, np.newaxis] * partition[number].leaf.margins(routed.X[rows])
-    return routed.rows, margins
+def _margins(
+    partitions: list[LeafFile], weight: Weight, routed: list[RoutedRows]
+) -> list[tuple[Array, Array]]:
+    """Return the places of the routed rows of every block, and their weighted margins by leaves of some partitions."""
+    place = {number: partition for partition in partitions for number in partition}
+    wanted = sorted({number for each in routed for number in each.of_leaf}) or [next(iter(place))]
+    margins: list[Array] = []
+    for number in wanted:
+        leaf = place[number].load(number).leaf
+        if not margins:
+            margins = [np.zeros((each.rows.size, leaf.constants.size)) for each in routed]
+        own = [(block, *each.of_leaf[number]) for block, each in enumerate(routed) if number in each.of_leaf]
+        if own:
+            z = leaf.margins(np.concatenate([routed[block].X[rows] for block, rows, _ in own]))
+            ends = np.cumsum([rows.size for _, rows, _ in own])
+            for (block, rows, weights), part in zip(own, np.split(z, ends[:-1]), strict=True):
+                margins[block][rows] += weights[:, np.newaxis] * part
+    release_memory()
+    return [(each.rows, found) for each, found in zip(routed, margins, strict=True)]
 
 
 def added_margins(n_rows: int, parts: Any) -> Array:
-    """Return the sum of what partitions say of the rows of a block.
+    """Return the sum of what the leaves of all workers say of the rows of a block.
 
     Parameters
     ----------
     n_rows : int
         The number of rows.
     parts : sequence of (ndarray of int, ndarray)
-        The margins of some rows by every partition, at least one.
+        The margins of some rows by every holder, at least one.
 
     Returns
     -------
@@ -289,14 +396,14 @@ def added_margins(n_rows: int, parts: Any) -> Array:
     return total
 
 
-def _leaves(partition: LeafPartition) -> dict[int, Leaf]:
+def _leaves(partition: LeafFile) -> dict[int, Leaf]:
     """Return the machines of a partition."""
-    return {number: fitted.leaf for number, fitted in partition.items()}
+    return {number: partition.load(number).leaf for number in partition}
 
 
-def _parameters(partition: LeafPartition, name: str) -> dict[int, float]:
+def _parameters(partition: LeafFile, name: str) -> dict[int, float]:
     """Return a parameter of every leaf of a partition."""
+    banks = {number: partition.load(number).leaf.bank for number in partition}
     return {
-        number: np.nan if fitted.leaf.bank is None else float(getattr(fitted.leaf.bank, name)[0])
-        for number, fitted in partition.items()
+        number: np.nan if bank is None else float(getattr(bank, name)[0]) for number, bank in banks.items()
     }

@@ -91,6 +91,29 @@ def are_lost(results: Sequence[Delayed]) -> bool:
     return any(each.client.status != "running" or each.cancelled() for each in futures_of(list(results)))
 
 
+def holders(results: Sequence[Delayed]) -> list[str]:
+    """Return the address of a worker that holds each of some results that stay on the cluster.
+
+    Parameters
+    ----------
+    results : sequence of Delayed
+        The results.
+
+    Returns
+    -------
+    list of str
+        Where no worker holds a result, as none does that is computed by threads, the key of that result.
+    """
+    client = current_client()
+    known: dict[str, Any] = {}
+    if client is not None:
+        from distributed import futures_of
+
+        known = dict(client.who_has(futures_of(list(results))))
+    # The first of several, so that results with the same holders stay together.
+    return [min(known.get(each.key) or [str(each.key)]) for each in results]
+
+
 def _workers() -> list[dict[str, Any]]:
     """Return what the scheduler knows of its workers."""
     client = current_client()

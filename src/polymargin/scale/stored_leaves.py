@@ -7,10 +7,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from polymargin.codebooks.partial import PartialCodebook
+from polymargin.kernels import Kernel
 from polymargin.kernels._features import FeatureExpansion
 from polymargin.machines import LSSVMBank
 from polymargin.rows import TrainingRows
-from polymargin.scale.leaves import Leaf, LeafTraining
+from polymargin.scale.leaves import Leaf
 from polymargin.scale.sources import FittedLeaf
 
 Array = NDArray[Any]
@@ -57,15 +58,15 @@ def to_arrays(fitted: FittedLeaf) -> dict[str, Any]:
     return found
 
 
-def fitted_from(arrays: dict[str, Array], training: LeafTraining) -> FittedLeaf:
+def fitted_from(arrays: dict[str, Array], kernel: Kernel) -> FittedLeaf:
     """Return the fitted leaf that `to_arrays` made arrays of.
 
     Parameters
     ----------
     arrays : dict of str to ndarray
         The arrays.
-    training : LeafTraining
-        How the leaf was trained.
+    kernel : Kernel
+        The kernel, which all leaves share.
 
     Returns
     -------
@@ -81,7 +82,7 @@ def fitted_from(arrays: dict[str, Array], training: LeafTraining) -> FittedLeaf:
         known: dict[str, Any] = {name: arrays[name] for name in _OF_BANK}
         known |= {"blocks": None, "expansion": expansion, "rounding_error": float(arrays["rounding_error"])}
         bank = LSSVMBank(
-            TrainingRows(training.kernel, arrays["X"], arrays["class_index"], arrays["weights"]),
+            TrainingRows(kernel, arrays["X"], arrays["class_index"], arrays["weights"]),
             PartialCodebook(arrays["bits"]),
             **known,
         )

@@ -209,7 +209,7 @@ class FileRows:
             name = f"{place}/leaf-{number:06d}.npz"
             kept = self._folder.arrays(name)
             if kept is not None:
-                found = fitted_from(kept, training)
+                found = fitted_from(kept, training.kernel)
             else:
                 found = FittedLeaf.of(training, *routed.leaf(number))
                 self._folder.keep_arrays(name, to_arrays(found))
