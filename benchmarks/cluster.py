@@ -133,8 +133,8 @@ def main() -> None:
     }
     small = {
         "distributed.nanny.pre-spawn-environ": environment,
-        "distributed.p2p.storage.buffer": "32 MiB",
-        "distributed.p2p.comm.buffer": "64 MiB",
+        "distributed.p2p.storage.buffer": "16 MiB",
+        "distributed.p2p.comm.buffer": "16 MiB",
     }
     with (
         dask.config.set(small),

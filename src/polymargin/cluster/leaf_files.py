@@ -38,7 +38,7 @@ class LeafFile:
     path : Path
         The file.
     places : dict of int to (int, int, tuple of str)
-        For every leaf: where its arrays begin, their bytes, and their names.
+        For every leaf: where its arrays begin, the bytes that they take in memory, and their names.
     """
 
     def __init__(self, kernel: Kernel, path: Path, places: dict[int, tuple[int, int, tuple[str, ...]]]):
@@ -68,12 +68,13 @@ class LeafFile:
         found = cls(kernel, _new_file(), {})
         with found._path.open("wb") as file:
             for number, fitted in leaves:
-                arrays, start = to_arrays(fitted), file.tell()
+                arrays = to_arrays(fitted)
+                n_bytes = sum(np.asarray(values).nbytes for values in arrays.values())
+                found._places[number] = file.tell(), n_bytes, tuple(arrays)
                 if "X" in arrays:
                     arrays["X"] = arrays["X"].astype(dtype, copy=False)
                 for values in arrays.values():
                     np.save(file, values, allow_pickle=False)
-                found._places[number] = start, file.tell() - start, tuple(arrays)
         return found
 
     def __iter__(self) -> Iterator[int]:
@@ -85,7 +86,7 @@ class LeafFile:
         return number in self._places
 
     def n_bytes(self, number: int) -> int:
-        """Return the bytes that a leaf takes.
+        """Return the bytes that a leaf takes in memory.
 
         Parameters
         ----------

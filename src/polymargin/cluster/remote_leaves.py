@@ -39,7 +39,7 @@ class RemoteLeaf:
     number : int
         Its number.
     n_bytes : int
-        The bytes that it takes.
+        The bytes that it takes in memory.
     """
 
     partition: Delayed
@@ -177,8 +177,9 @@ def rows_at_once(n_holders: int, n_columns: int) -> int:
     -------
     int
     """
-    largest = min(_SENT_SHARE * worker_memory(), _memory.BLOCK_BYTES)
-    return max(int(n_holders * largest / (8.0 * n_columns)), 1)
+    # Rows of the client go by way of the scheduler, which has a few blocks at a time.
+    largest = min(_SENT_SHARE * worker_memory() * n_holders, 4.0 * _memory.BLOCK_BYTES)
+    return max(int(largest / (8.0 * n_columns)), 1)
 
 
 class RemoteLeafBank(LeafBank):
@@ -213,7 +214,7 @@ class RemoteLeafBank(LeafBank):
 
     @property
     def n_bytes(self) -> int:
-        """The bytes that the leaves take."""
+        """The bytes that the leaves take in memory."""
         return sum(leaf.n_bytes for leaf in self._remote)
 
     def held(self) -> tuple[LeafRouter, list[Holder]]:
