@@ -339,7 +339,7 @@ def when_some_are_done(cluster, tasks, action, known=()):
     seen = []
 
     def watch():
-        deadline = time.monotonic() + 30.0
+        deadline = time.monotonic() + 120.0
         while time.monotonic() < deadline and not seen:
             states = {
                 key: task.state

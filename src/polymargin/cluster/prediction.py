@@ -160,7 +160,9 @@ def _margins_of_blocks(blocks: list[Delayed], router: Delayed, held: list[Holder
     """Return the margins of some blocks by leaves on the cluster, which are loaded once for all of them."""
     task = delayed(_routed, pure=False, traverse=False)
     routed = [task(router, block) for block in blocks]
-    parts = [holder.margins([each[number] for each in routed]) for number, holder in enumerate(held)]
+    parts: list[Any] = [
+        holder.margins([each[number] for each in routed]) for number, holder in enumerate(held)
+    ]
     return [
         delayed(_added, pure=False)(block, [part[number] for part in parts])
         for number, block in enumerate(blocks)
