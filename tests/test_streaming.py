@@ -383,7 +383,7 @@ def mixed(tmp_path):
 def test_preparation_is_that_of_a_table_in_memory(mixed):
     stored, rows = stored_rows(mixed)
     scan = tables.scan_table(tables.open_table(mixed))
-    examples = tables.choose_features(tables.read_examples(scan), scan)
+    examples = tables.choose_features(tables.read_examples(scan))
     in_memory = tables.preparation(examples.frame).fit(examples.frame)
     assert [column.name for column in stored.columns if column.left_out is None] == list(examples.frame)
     np.testing.assert_allclose(stored.features(rows[:, :-3]), in_memory.transform(examples.frame), atol=1e-12)
@@ -401,7 +401,7 @@ def test_preparation_is_that_of_a_table_in_memory(mixed):
     assert (sample.row_numbers == examples.row_numbers[5000:5100]).all()
     assert (sample.labels == examples.labels[5000:5100]).all()
     for text in (
-        "'row' is left out: it counts the rows",
+        "'row' is left out: it has a different whole number in every row, in order, like an identifier",
         "'same' is left out: it is constant",
         "have no label",
     ):

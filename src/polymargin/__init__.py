@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from polymargin import plots as plots
     from polymargin import scale as scale
     from polymargin import selection as selection
+    from polymargin._prepare import prepare as prepare
     from polymargin.codebooks import Adaptive as Adaptive
     from polymargin.codebooks import Codebook as Codebook
     from polymargin.decoders import Argmax as Argmax
@@ -56,6 +57,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         {
+            "_prepare": ["prepare"],
             "codebooks": ["Adaptive", "Codebook"],
             "decoders": [
                 "Argmax",

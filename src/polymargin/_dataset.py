@@ -51,6 +51,8 @@ class Dataset:
         The official training and test rows, if there are any.
     nominal : tuple of str
         Names of the columns whose values are codes without an order of their own, see `one_hot`.
+    dates : tuple of str
+        Names of the columns whose numbers are dates, as days since 1970-01-01.
     extras : mapping of str to ndarray of shape (n_samples,)
         Further facts about each row which are no features: speaker and sex for vowel; for a file of the user's
         ``row``, the number that messages call a row by, and its ``weight`` and ``group`` where they were read.
@@ -65,6 +67,7 @@ class Dataset:
     source: str
     split: Split | None = None
     nominal: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
     extras: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     unlabelled: int = 0
 
@@ -156,12 +159,13 @@ class Dataset:
         places = {name: place for place, name in enumerate(self.feature_names)}
         X = _safe_indexing(self.X, [places[name] for name in names], axis=1)
         kept = set(names)
-        nominal = tuple(name for name in self.nominal if name in kept)
+        nominal, dates = (tuple(name for name in of if name in kept) for of in (self.nominal, self.dates))
         return replace(
             self,
             X=X.astype(np.float64) if not nominal and isinstance(X, np.ndarray) and X.dtype == object else X,
             feature_names=names,
             nominal=nominal,
+            dates=dates,
             source=f"{self.source}; {note}" if note else self.source,
         )
 

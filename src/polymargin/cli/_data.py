@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polymargin.cli._progress import show_rows
 
 if TYPE_CHECKING:  # importing pandas at run time would make every command slow to start
-    from polymargin.tables import Examples, Scan
+    from polymargin.tables import Dialect, Examples, Scan
 
 __all__ = ["files_read", "load_examples", "name_of", "names_file", "scan_file"]
 
@@ -57,11 +56,11 @@ def files_read(data: str) -> list[Path]:
     return table_files(data)
 
 
-def scan_file(data: str, target: str | None, drop: Sequence[str]) -> Scan:
+def scan_file(data: str, target: str | None, drop: Sequence[str], dialect: Dialect | None = None) -> Scan:
     """Look at all rows of a file or folder, with a bar."""
     from polymargin import tables
 
-    table = tables.open_table(data)
+    table = tables.open_table(data, dialect)
     with show_rows(f"looking at {table.path.name}") as progress:
         return tables.scan_table(table, target, drop, progress)
 
@@ -71,11 +70,13 @@ def load_examples(
     target: str | None = None,
     *,
     drop: Sequence[str] = (),
+    use: Sequence[str] = (),
     weight: str | None = None,
     group: str | None = None,
     sample: int | None = None,
     seed: int = 0,
     max_categories: int = 100,
+    dialect: Dialect | None = None,
     check_rows: Callable[[int], None] = lambda n_rows: None,
     scan: Scan | None = None,
 ) -> Examples:
@@ -87,10 +88,14 @@ def load_examples(
         A file, or the name of a dataset.
     target, drop, weight, group
         Columns of the file.
+    use : sequence of str
+        The columns that may look like identifiers.
     sample, seed
         How many rows to draw, and how.
     max_categories : int
         The most different texts of a column.
+    dialect : Dialect or None
+        How the file is written, as far as that is known.
     check_rows : callable
         Called with the number of rows before they are read; may raise an error.
     scan : Scan or None
@@ -103,15 +108,17 @@ def load_examples(
             raise ValueError(
                 "--target, --drop, --weight and --groups name columns of a file; datasets by name have their own"
             )
+        if dialect not in (None, tables.Dialect()):
+            raise ValueError("--delimiter, --decimal, --encoding, --header and --missing are for files")
         examples = tables.sampled(tables.examples_of(datasets.load(data)), sample, seed)
         check_rows(examples.labels.size)
-        return tables.choose_features(examples)
-    scan = scan_file(data, target, drop) if scan is None else scan
+        return tables.choose_features(examples, use=use)
+    scan = scan_file(data, target, drop, dialect) if scan is None else scan
     check_rows(scan.n_labelled if sample is None else min(sample, scan.n_labelled))
     with show_rows(f"reading {scan.table.path.name}") as progress:
         examples = tables.read_examples(
             scan, weight=weight, group=group, sample=sample, seed=seed, progress=progress
         )
-    # No notes on a column that is not a feature.
-    features = replace(scan, kinds={name: kind for name, kind in scan.kinds.items() if name != group})
-    return tables.choose_features(examples, features, max_categories=max_categories)
+    return tables.choose_features(
+        examples, max_categories=max_categories, use=use, without=[name for name in (weight, group) if name]
+    )

@@ -49,6 +49,7 @@ def document_of(
         "classes": pipeline.classes_.tolist(),
         "n_features": int(pipeline[-1].n_features_in_),
         **({} if examples.groups is None else {"n_groups": int(np.unique(examples.groups).size)}),
+        "left_out": dict(examples.left_out),
         "notes": list(examples.notes),
         "model": model,
         "estimator": type(pipeline[-1]).__name__,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # importing pandas at run time would make every command slow 
     from polymargin.scale import ScaleSettings
     from polymargin.scale.streaming import FileRows
     from polymargin.scale.work_folder import WorkFolder
-    from polymargin.tables import Examples, Scan, StoredTable
+    from polymargin.tables import Dialect, Examples, Scan, StoredTable
 
 __all__ = ["STREAMING", "Streamed", "Task", "begun", "fit_stream", "is_large", "parse_memory"]
 
@@ -75,7 +75,7 @@ class Task:
         The model file.
     work : Path or None
         Where the parts of the fit are to be kept; None: beside the model file.
-    target, drop, weight
+    target, drop, use, weight
         Columns of the table.
     max_categories : int
         The most different values of a column of texts.
@@ -85,6 +85,8 @@ class Task:
         The bytes that the fit may take; None: what is free.
     classifier : estimator
         The classifier, not fitted.
+    dialect : Dialect or None
+        How the files are written, as far as that is known.
     """
 
     data: str
@@ -92,11 +94,13 @@ class Task:
     work: Path | None
     target: str | None
     drop: tuple[str, ...]
+    use: tuple[str, ...]
     weight: str | None
     max_categories: int
     seed: int
     memory: float | None
     classifier: Any
+    dialect: Dialect | None = None
 
     @property
     def bound(self) -> float:
@@ -117,7 +121,8 @@ class Task:
         files = [(str(file), file.stat()) for file in table_files(self.data)]
         return {
             "files": [[name, found.st_size, found.st_mtime_ns] for name, found in files],
-            "columns": [self.target, list(self.drop), self.weight, self.max_categories],
+            "columns": [self.target, list(self.drop), list(self.use), self.weight, self.max_categories],
+            "dialect": None if self.dialect is None else asdict(self.dialect),
             "classifier": repr(self.classifier),
             "seed": self.seed,
             "memory": self.memory,
@@ -172,7 +177,7 @@ def is_large(scan: Scan, task: Task, model: str) -> bool:
     if model not in STREAMING:
         return False
     # Of a column of texts there may be as many features as it has different ones; ten are not few.
-    features = {"number": 1, "text": 10}
+    features = {"number": 1, "date": 5, "time": 7, "text": 10}
     width = sum(features.get(kind, 0) for kind in scan.kinds.values())
     return 8.0 * _COPIES * scan.n_labelled * width > task.bound
 
@@ -290,7 +295,7 @@ def _stored(task: Task, folder: WorkFolder, scan: Scan | None) -> StoredTable:
     document = folder.json(_STORED)
     if document is not None:
         return StoredTable.from_json(document)
-    scan = scan_file(task.data, task.target, task.drop) if scan is None else scan
+    scan = scan_file(task.data, task.target, task.drop, task.dialect) if scan is None else scan
     max_rows = int(min(20_000, max(100, task.bound / (100.0 * 8.0 * max(1, len(scan.kinds))))))
     with (
         RowWriter(folder.file(_ROWS)) as writer,
@@ -301,6 +306,7 @@ def _stored(task: Task, folder: WorkFolder, scan: Scan | None) -> StoredTable:
             writer.write,
             weight=task.weight,
             max_categories=task.max_categories,
+            use=task.use,
             max_rows=max_rows,
             progress=progress,
         )

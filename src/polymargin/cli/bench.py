@@ -17,6 +17,7 @@ from polymargin.cli._console import note, reported, results
 from polymargin.cli._data import load_examples
 from polymargin.cli._peers import METHODS, fit_method
 from polymargin.cli._progress import show_steps
+from polymargin.cli._reading import Decimal, Delimiter, Encoding, Header, Missing, Use, dialect_of
 
 if TYPE_CHECKING:  # importing pandas at run time would make every command slow to start
     from polymargin.tables import Examples
@@ -38,6 +39,7 @@ def command(
     drop: Annotated[
         list[str] | None, typer.Option("--drop", help="A column not to learn from (may be repeated).")
     ] = None,
+    use: Use = None,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,6 +56,11 @@ def command(
         int, typer.Option("--sample", min=10, help="Use at most so many rows: the peers' grids take long.")
     ] = 2000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the sample and the splits.")] = 0,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    header: Header = None,
+    missing: Missing = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
     """Compare our defaults with a tuned and calibrated SVC, logistic regression and a random forest.
@@ -68,7 +75,10 @@ def command(
         for name in method or ():
             if name not in METHODS:
                 raise ValueError(f"unknown method {name!r}; choose among {'; '.join(METHODS)}")
-        examples = load_examples(data, target, drop=drop or (), sample=sample, seed=seed)
+        dialect = dialect_of(delimiter, decimal, encoding, header, missing)
+        examples = load_examples(
+            data, target, drop=drop or (), use=use or (), sample=sample, seed=seed, dialect=dialect
+        )
         for line in examples.notes:
             note(line)
         rows = _scores(examples, method or list(METHODS), splits, seed)
@@ -77,6 +87,8 @@ def command(
             document = {
                 "data": examples.name,
                 "n_rows": len(examples.labels),
+                "left_out": dict(examples.left_out),
+                "notes": list(examples.notes),
                 "splits": splits,
                 "scores": ranking,
             }
@@ -90,7 +102,7 @@ def _scores(examples: Examples, methods: list[str], splits: int, seed: int) -> l
     from sklearn.model_selection import StratifiedShuffleSplit
 
     from polymargin import metrics
-    from polymargin.tables import preparation
+    from polymargin.tables import preparation_of
 
     y = np.unique(examples.labels, return_inverse=True)[1]
     total = splits * len(methods)
@@ -98,7 +110,7 @@ def _scores(examples: Examples, methods: list[str], splits: int, seed: int) -> l
     with show_steps(f"bench on {examples.name}") as advance:
         drawn = StratifiedShuffleSplit(splits, test_size=1 / 3, random_state=seed).split(y, y)
         for train, test in drawn:
-            prepare = preparation(examples.frame.iloc[train])
+            prepare = preparation_of(examples)
             X_train = prepare.fit_transform(examples.frame.iloc[train])
             X_test = prepare.transform(examples.frame.iloc[test])
             for method in methods:

@@ -15,9 +15,10 @@ from polymargin import codebooks
 from polymargin.cli._cache import cache_folder
 from polymargin.cli._completion import data_files, one_of
 from polymargin.cli._console import USAGE, check_outputs, errors, fail, note, reported, results
-from polymargin.cli._data import files_read, names_file
+from polymargin.cli._data import files_read, load_examples, names_file
 from polymargin.cli._models import DECODINGS, KERNELS
 from polymargin.cli._progress import show_progress
+from polymargin.cli._reading import Decimal, Delimiter, Encoding, Header, Missing, Use, dialect_of
 from polymargin.cli._warnings import copies_in
 from polymargin.reproduction import (
     FolderBusy,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # importing them at run time would make every command slow to
     from polymargin.comparison.repeated import RepeatedComparison
     from polymargin.comparison.standings import Standing
     from polymargin.datasets import Dataset
+    from polymargin.tables import Dialect
 
 __all__ = ["command"]
 
@@ -56,7 +58,14 @@ def command(
         ),
     ],
     target: Annotated[
-        str | None, typer.Option("--target", help="The file's label column; the last unless given.")
+        str | None, typer.Option("--target", "-t", help="The file's label column; the last unless given.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", help="A column not to learn from (may be repeated).")
+    ] = None,
+    use: Use = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=10, help="Use at most so many rows, drawn from every class.")
     ] = None,
     machine: Annotated[
         list[str] | None,
@@ -111,6 +120,11 @@ def command(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Compute everything anew, finished splits included.")
     ] = False,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    header: Header = None,
+    missing: Missing = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
     """Compare machines, output codings and decoders on repeated stratified splits.
@@ -128,13 +142,18 @@ def command(
     """
     _check_choices(kernel, machine or [], jobs, report is not None)
     check_outputs([report], files_read(data))
-    dataset = _load(data, target)
+    with reported():
+        dialect = dialect_of(delimiter, decimal, encoding, header, missing)
+        dataset, notes = _load(
+            data, target, dialect, drop=drop or (), use=use or (), sample=sample, seed=seed
+        )
     if dataset.n_classes < 2:
         fail(f"{dataset.name} has only one class, {dataset.classes.tolist()}; there is nothing to tell apart")
     with reported():
         copies = copies_in(dataset)
     for line in copies:
         note(line)
+    notes += copies
     comparison = _comparison(dataset, machine, coding, decoding, kernel, repeats, test_size, seed)
     outcome = _run(comparison, journal or cache_folder() / "compare", jobs, fresh=fresh)
 
@@ -144,9 +163,9 @@ def command(
     with reported():
         if not as_json:
             results().print(_table(comparison, ranking))
-        page = None if report is None else _write_report(comparison, ranking, copies, report)
+        page = None if report is None else _write_report(comparison, ranking, notes, report)
         if as_json:
-            typer.echo(json.dumps(_document(comparison, ranking, copies, page), indent=2, ensure_ascii=False))
+            typer.echo(json.dumps(_document(comparison, ranking, notes, page), indent=2, ensure_ascii=False))
         elif page is not None:
             typer.echo(f"report: {page}")
 
@@ -175,29 +194,16 @@ def _check_choices(kernel: str, machines: list[str], jobs: int, with_report: boo
             fail(str(error))
 
 
-def _load(data: str, target: str | None) -> Dataset:
+def _load(data: str, target: str | None, dialect: Dialect, **options: Any) -> tuple[Dataset, list[str]]:
+    """Return the rows with the columns that `fit` would use, and what is to be known of them."""
     from polymargin import datasets
 
-    with reported():
-        if not names_file(data):
-            if target is not None:
-                raise ValueError("--target names a column of a file; a dataset by name has its own labels")
-            return datasets.load(data)
-        dataset = datasets.read_csv(data, target)
-        if dataset.unlabelled:
-            rows = len(dataset.y) + dataset.unlabelled
-            note(f"{dataset.unlabelled} of {rows} rows have no label and are left out")
-        return _usable(dataset)
-
-
-def _usable(dataset: Dataset) -> Dataset:
-    """Return the dataset with the columns that `fit` would use."""
-    from polymargin import tables
-
-    chosen = tables.choose_features(tables.examples_of(dataset))
-    for line in chosen.notes:
+    if not names_file(data) and not any((target, *options["drop"], *options["use"], options["sample"])):
+        return datasets.load(data), []  # all of its columns, as it is
+    examples = load_examples(data, target, dialect=dialect, **options)
+    for line in examples.notes:
         note(line)
-    return dataset.select(chosen.feature_names)
+    return examples.as_arrays(), list(examples.notes)
 
 
 def _comparison(

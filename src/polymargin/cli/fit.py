@@ -15,11 +15,22 @@ from rich.table import Table
 from rich.text import Text
 
 from polymargin.cli._completion import data_files, one_of
-from polymargin.cli._console import check_outputs, note, reported, results
+from polymargin.cli._console import USAGE, check_outputs, fail, note, reported, results
 from polymargin.cli._data import files_read, load_examples, name_of, names_file, scan_file
 from polymargin.cli._fitted import document_of, honest_of, relevance_of, save_model, write_report
 from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, METRICS, MODELS, make_classifier
 from polymargin.cli._progress import duration, logged
+from polymargin.cli._reading import (
+    STDIN,
+    Decimal,
+    Delimiter,
+    Encoding,
+    Header,
+    Missing,
+    Use,
+    dialect_of,
+    from_stdin,
+)
 from polymargin.cli._streaming import STREAMING, Task, begun, fit_stream, is_large, parse_memory
 from polymargin.cli._warnings import noted
 
@@ -32,13 +43,16 @@ __all__ = ["command"]
 _MANY_ROWS = 10_000
 #: How many of the columns that matter most are named.
 _NAMED_COLUMNS = 5
+#: How many of the columns that are left out are named.
+_NAMED_LEFT_OUT = 20
 
 
 def command(
     data: Annotated[
         str,
         typer.Argument(
-            help="A CSV file (.gz too) or Parquet file, a folder of them, or a dataset by name (wine, vehicle, ...).",
+            help="A CSV file (.gz too) or Parquet file, a folder of them, a dataset by name (wine, vehicle, ...), or - "
+            "for stdin.",
             autocompletion=data_files,
         ),
     ],
@@ -77,6 +91,7 @@ def command(
     drop: Annotated[
         list[str] | None, typer.Option("--drop", help="A column not to learn from (may be repeated).")
     ] = None,
+    use: Use = None,
     weight: Annotated[
         str | None, typer.Option("--weight", help="The column with row weights, which multiply the losses.")
     ] = None,
@@ -122,14 +137,21 @@ def command(
             "command goes on where it stood; at the end they are removed.",
         ),
     ] = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    header: Header = None,
+    missing: Missing = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Learn a model from a table, say how good it is, and save it.
 
-    Columns of numbers are standardised, missing values filled with the mean; of columns of texts every value becomes
-    an indicator, and a missing one has none. The model tunes and calibrates itself. How good it is, is measured on
-    rows that it had not learned from: by leave-one-out, which comes with the fit of least-squares machines, or else in
-    folds. The columns that the model depends on most are named: a sensitivity of the model, not a cause.
+    Columns of numbers are standardised, missing values filled with the mean and marked by an indicator; of dates the
+    day and its place in year and week are learned from; of columns of texts every value becomes an indicator, and a
+    missing one has none. Columns that are left out, such as identifiers, are named, with the reason. The model tunes
+    and calibrates itself. How good it is, is measured on rows that it had not learned from: by leave-one-out, which
+    comes with the fit of least-squares machines, or else in folds. The columns that the model depends on most are
+    named: a sensitivity of the model, not a cause.
 
     A table may be larger than memory: it is read twice and kept as numbers in a folder beside the model file, from
     which the fit streams; a fit that was killed goes on where it stood.
@@ -140,10 +162,13 @@ def command(
     [bold]polymargin fit big-folder --memory 2GB -o big.model[/bold]
     """
     start = time.perf_counter()
-    with reported():
+    if data == STDIN and output is None:
+        fail("a model of what comes from stdin needs a name: give its file by --output", USAGE)
+    with reported(), from_stdin(data) as data:
         classifier = make_classifier(
             model, seed, coding=coding, decoding=decoding, kernel=kernel, metric=metric
         )
+        dialect = dialect_of(delimiter, decimal, encoding, header, missing)
         output = output or Path(f"{name_of(data)}.skops")
         check_outputs([output, report], files_read(data))
         if groups is not None:
@@ -151,12 +176,23 @@ def command(
         bound = None if memory is None else parse_memory(memory)
         n_rows = None
         task = Task(
-            data, output, work, target, tuple(drop or ()), weight, max_categories, seed, bound, classifier
+            data,
+            output,
+            work,
+            target,
+            tuple(drop or ()),
+            tuple(use or ()),
+            weight,
+            max_categories,
+            seed,
+            bound,
+            classifier,
+            dialect,
         )
         scan = None
         stream = stream or begun(task)  # killed, the same command goes on
         if names_file(data) and sample is None and not stream:
-            scan = scan_file(data, target, task.drop)
+            scan = scan_file(data, target, task.drop, dialect)
             stream = is_large(scan, task, model)
         if stream:
             _check_stream(model, data, groups, sample)
@@ -169,11 +205,13 @@ def command(
                 data,
                 target,
                 drop=task.drop,
+                use=task.use,
                 weight=weight,
                 group=groups,
                 sample=sample,
                 seed=seed,
                 max_categories=max_categories,
+                dialect=dialect,
                 check_rows=_check_rows(model),
                 scan=scan,
             )
@@ -258,9 +296,9 @@ def _fitted(classifier: Any, examples: Examples) -> Any:
     """Return the fitted pipeline: what makes the columns fit for a kernel, and the classifier."""
     from sklearn.pipeline import Pipeline
 
-    from polymargin.tables import preparation
+    from polymargin.tables import preparation_of
 
-    pipeline = Pipeline([("prepare", preparation(examples.frame)), ("classifier", classifier)])
+    pipeline = Pipeline([("prepare", preparation_of(examples)), ("classifier", classifier)])
     given = {"sample_weight": examples.weights, "groups": examples.groups}
     given = {f"classifier__{name}": values for name, values in given.items() if values is not None}
     with logged():
@@ -271,13 +309,16 @@ def _fitted(classifier: Any, examples: Examples) -> Any:
 def _print(document: dict[str, Any]) -> None:
     console = results()
     kinds = list(document["columns"].values())
-    texts = kinds.count("text")
-    columns = f"{len(kinds)} columns" + (f" ({texts} of texts)" if texts else "")
+    n_texts, n_dates = kinds.count("text"), kinds.count("date") + kinds.count("time")
+    other = ", ".join(f"{n} of {what}" for n, what in ((n_texts, "texts"), (n_dates, "dates")) if n)
+    columns = f"{len(kinds)} column{'s' * (len(kinds) != 1)}" + (f" ({other})" if other else "")
     console.print(
         f"{document['data']}: {document['n_rows']} rows, {columns}, {len(document['classes'])} classes of "
         f"{document['target']!r}: {_names(document['classes'])}",
         markup=False,
     )
+    for line in _left_out_lines(document["left_out"]):
+        console.print(line, markup=False)
     console.print(_chosen_table(document["estimator"], document["chosen"]))
     for line in (*_tried_lines(document["chosen"]), *_metric_lines(document["chosen"])):
         console.print(line, markup=False)
@@ -299,6 +340,17 @@ def _print(document: dict[str, Any]) -> None:
     console.print(f"model: {document['file']} ({duration(document['seconds'])})", markup=False)
     if "report" in document:
         console.print(f"report: {document['report']}", markup=False)
+
+
+def _left_out_lines(reasons: dict[str, str]) -> Iterator[str]:
+    """Yield which columns are not learned from, and why, the first of them."""
+    if reasons:
+        yield "not learned from:"
+    shown = list(reasons.items())[:_NAMED_LEFT_OUT]
+    for name, reason in shown:
+        yield f"  {name!r}: {reason}"
+    if len(reasons) > len(shown):
+        yield f"  and {len(reasons) - len(shown)} more (--json lists them all)"
 
 
 def _chosen_table(estimator: str, facts: dict[str, Any]) -> Table:

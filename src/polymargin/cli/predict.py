@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from polymargin.cli._console import USAGE, check_outputs, errors, fail, note, reported
 from polymargin.cli._progress import duration, show_rows
+from polymargin.cli._reading import Decimal, Delimiter, Encoding, Header, Missing, dialect_of, from_stdin
 
 if TYPE_CHECKING:  # importing it at run time would make every command slow to start
     import pyarrow as pa
@@ -30,7 +31,7 @@ Array = NDArray[Any]
 
 def command(
     model: Annotated[Path, typer.Argument(help="A model file that polymargin fit or polymargin.save wrote.")],
-    data: Annotated[Path, typer.Argument(help="A CSV file (.gz too) or Parquet file.")],
+    data: Annotated[Path, typer.Argument(help="A CSV file (.gz too) or Parquet file; - is stdin.")],
     output: Annotated[
         str, typer.Option("--output", "-o", help="A .csv, .csv.gz, .jsonl or .parquet file; - is stdout.")
     ] = "-",
@@ -55,6 +56,11 @@ def command(
     chunk_rows: Annotated[
         int, typer.Option("--chunk-rows", min=1, help="How many rows are held in memory at once.")
     ] = 10_000,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    header: Header = None,
+    missing: Missing = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Write one JSON object per row (and the score as JSON).")
     ] = False,
@@ -81,12 +87,13 @@ def command(
     check_outputs([path], [model, data])
     start = time.perf_counter()
     try:
-        with reported():
+        with reported(), from_stdin(data) as file:
             from polymargin import load, tables
 
             if not model.is_file():
                 fail(f"no file {model}", USAGE)
-            fitted, table = load(model), tables.open_table(data)
+            dialect = dialect_of(delimiter, decimal, encoding, header, missing)
+            fitted, table = load(model), tables.open_table(file, dialect)
             layout = _Layout(fitted, proba=proba, top=top, keep=tuple(dict.fromkeys(keep or ())))
             labels = _target(model, table, target) if score else None
             format_ = "json" if as_json else tables.format_of(path)

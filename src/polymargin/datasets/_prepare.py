@@ -25,8 +25,9 @@ from polymargin.datasets._load import load
 def preprocessor(dataset: Dataset) -> ColumnTransformer:
     """Return a transformer that makes the features of training rows fit for a kernel, to be fitted on them.
 
-    Numeric columns: missing values to the mean, then standardised. Nominal columns: one indicator per value that the
-    training rows have; a missing or unseen value has none.
+    Numeric columns: missing values to the mean, then standardised, and an indicator of missing values where training
+    rows have some. Dates: see `DateFeatures`. Nominal columns: one indicator per value that the training rows have; a
+    missing or unseen value has none.
 
     Parameters
     ----------
@@ -43,11 +44,17 @@ def preprocessor(dataset: Dataset) -> ColumnTransformer:
     >>> preprocessor(wine).fit_transform(wine.X).std().round(2)
     np.float64(1.0)
     """
-    nominal = {
-        j: _values(dataset, j) for j, name in enumerate(dataset.feature_names) if name in dataset.nominal
-    }
-    numeric = [j for j in range(len(dataset.feature_names)) if j not in nominal]
-    return column_preparation(numeric, nominal)
+    names, missing = dataset.feature_names, dataset.missing.any(axis=0)
+    nominal = {j: _values(dataset, j) for j, name in enumerate(names) if name in dataset.nominal}
+    dates = [j for j, name in enumerate(names) if name in dataset.dates]
+    times = [j for j in dates if np.nanmax(dataset.X[:, j].astype(np.float64) % 1.0, initial=0.0) > 0.0]
+    return column_preparation(
+        [j for j in range(len(names)) if j not in nominal and j not in dates],
+        nominal,
+        dates=[j for j in dates if j not in times],
+        times=times,
+        incomplete=np.flatnonzero(missing).tolist(),
+    )
 
 
 def drop_incomplete_rows(dataset: Dataset) -> Dataset:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from polymargin._dataset import Dataset
 
 
 def read_csv(path: str | Path, target: str | None = None) -> Dataset:
     """Read a CSV file with a header row, or a Parquet file; a column is numeric if all its values are, else nominal.
 
-    Fields of a CSV file are separated by commas, semicolons or tabs, as the header shows. Needs pandas and pyarrow:
-    install polymargin with its tables extra.
+    How a CSV file is written is found out, as `polymargin fit` does: what separates its fields, decimal marks, dates
+    (which become days since 1970-01-01) and so on. Needs pandas and pyarrow: install polymargin with its tables extra.
 
     Parameters
     ----------
@@ -39,14 +37,4 @@ def read_csv(path: str | Path, target: str | None = None) -> Dataset:
     """
     from polymargin import tables  # which needs pandas and pyarrow
 
-    examples = tables.read_examples(tables.scan_table(tables.open_table(path), target))
-    return Dataset(
-        examples.name,
-        examples.X.to_numpy(dtype=object if examples.nominal else np.float64),
-        examples.y,
-        examples.feature_names,
-        examples.source,
-        nominal=examples.nominal,
-        extras=examples.extras,
-        unlabelled=examples.unlabelled,
-    )
+    return tables.read_examples(tables.scan_table(tables.open_table(path), target)).as_arrays()

@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 _BLOCK_BYTES = 2 * 2**30
 #: A block takes at most this part of the memory that is free.
 _BLOCK_SHARE = 0.125
-_INSTALL = 'install torch (pip install "polymargin[gpu]"), or CuPy with array-api-compat'
+_INSTALL = "install torch (polymargin's gpu extra), or CuPy with array-api-compat"
 #: The libraries that compute on a GPU, in the order in which they are tried.
 _GPU_LIBRARIES = ("torch", "cupy")
 

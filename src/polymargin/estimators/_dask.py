@@ -144,5 +144,5 @@ def _require_dask() -> None:
         import dask.dataframe  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            'Dask collections need dask with its arrays and dataframes: pip install "polymargin[dask]"'
+            "Dask collections need dask with its arrays and dataframes: install polymargin with its dask extra"
         ) from error

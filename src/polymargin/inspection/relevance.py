@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.compose import ColumnTransformer
+from sklearn.impute import MissingIndicator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
+
+from polymargin._preparation import DateFeatures, of_columns
 
 Array = NDArray[Any]
 
@@ -183,7 +186,7 @@ def _flattened(model: Any) -> tuple[list[Any], Any]:
     steps: list[Any] = []
     while True:
         if isinstance(model, Pipeline):
-            steps += [step for _, step in model.steps[:-1] if not _passes(step)]
+            steps += [of_columns(step) for _, step in model.steps[:-1] if not _passes(step)]
             model = model.steps[-1][1]
         elif hasattr(model, "best_estimator_"):  # of a search
             model = model.best_estimator_
@@ -234,6 +237,10 @@ def _traced(step: Any, columns: list[_Column], fresh: Iterator[int]) -> list[_Co
     made_from: list[_Column | None]
     if isinstance(step, OneHotEncoder):
         made_from = np.repeat(np.array(columns, dtype=object), _indicators(step)).tolist()
+    elif isinstance(step, DateFeatures):
+        made_from = np.repeat(np.array(columns, dtype=object), len(names) // max(len(columns), 1)).tolist()
+    elif isinstance(step, MissingIndicator):
+        made_from = [columns[j] for j in step.features_]
     elif isinstance(step, OneToOneFeatureMixin):
         made_from = list(columns)
     else:

@@ -12,13 +12,13 @@ from skl2onnx import convert_sklearn
 from skl2onnx.algebra.type_helper import guess_initial_types
 from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, StringTensorType
 from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin._preparation import of_columns
 from polymargin._version import __version__
-from polymargin.onnx._graph import Graph, Value
 from polymargin.onnx.estimators import OLDEST_OPSET, register
+from polymargin.onnx.preparation import CONVERTERS, SHAPES
 
 __all__ = ["initial_types", "to_onnx"]
 
@@ -46,7 +46,8 @@ def to_onnx(
         A fitted estimator of polymargin, or a pipeline that ends in one.
     X : array-like, DataFrame, list of (str, type) or None, default=None
         Some rows, or the names and types of the inputs as skl2onnx has them. None: one input ``X``, or one for every
-        column if the model starts with a `ColumnTransformer`. (A column called like an output gets another name.)
+        column if the model starts with a `ColumnTransformer` or a preparation of tables, which takes dates as days
+        since 1970-01-01. (A column called like an output gets another name.)
     float64 : bool, default=False
         Whether numbers go in and come out as float64 rather than float32.
     zipmap : bool, default=False
@@ -89,13 +90,13 @@ def to_onnx(
     merged = dict(options or {})
     merged[id(_last(model))] = {"zipmap": zipmap, **merged.get(id(_last(model)), {})}
     converted = convert_sklearn(
-        model,
+        _of_known_steps(model),
         name=name or type(_last(model)).__name__,
         initial_types=[(name, _doubled(kind)) for name, kind in types],
         target_opset=opset,
         options=merged,
-        custom_conversion_functions={SimpleImputer: _convert_imputer},
-        custom_shape_calculators={SimpleImputer: _imputer_shape},
+        custom_conversion_functions=CONVERTERS,
+        custom_shape_calculators=SHAPES,
     )
     _set_inputs(converted, types)
     if not any(isinstance(kind, DoubleTensorType) for _, kind in types):
@@ -187,7 +188,14 @@ def first_step(model: Any) -> Any:
     """Return what a pipeline starts with."""
     while isinstance(model, Pipeline):
         model = model.steps[0][1]
-    return model
+    return of_columns(model)
+
+
+def _of_known_steps(model: Any) -> Any:
+    """Return a pipeline whose steps skl2onnx knows."""
+    if not isinstance(model, Pipeline):
+        return model
+    return Pipeline([(name, _of_known_steps(of_columns(step))) for name, step in model.steps])
 
 
 def _last(model: Any) -> Any:
@@ -242,28 +250,3 @@ def _describe(model: ModelProto, fitted: Any) -> None:
     model.producer_name, model.producer_version = "polymargin", __version__
     entry = model.metadata_props.add()
     entry.key, entry.value = "classes", json.dumps(fitted.classes_.tolist(), ensure_ascii=False)
-
-
-def _imputer_shape(operator: Any) -> None:
-    n = operator.inputs[0].get_first_dimension()
-    operator.outputs[0].type = DoubleTensorType([n, operator.raw_operator.statistics_.size])
-
-
-def _convert_imputer(scope: Any, operator: Any, container: Any) -> None:
-    """Convert a SimpleImputer of numbers: the operator that skl2onnx uses knows no doubles."""
-    imputer = operator.raw_operator
-    known_missing = isinstance(imputer.missing_values, float) and np.isnan(imputer.missing_values)
-    plain = known_missing and not imputer.add_indicator and imputer.statistics_.dtype.kind == "f"
-    if not plain or np.isnan(imputer.statistics_).any():
-        raise ValueError(
-            "of the SimpleImputers only those can be exported that replace NaN among numbers, without an indicator"
-        )
-    graph = Graph(scope, container)
-    given = [Value(graph, variable.full_name).as_double() for variable in operator.inputs]
-    joined = given[0].beside(*given[1:])
-    missing = graph.op("IsNaN", joined)
-    container.add_node(
-        "Where",
-        [missing.name, graph.constant(imputer.statistics_).name, joined.name],
-        operator.outputs[0].full_name,
-    )

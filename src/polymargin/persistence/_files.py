@@ -66,6 +66,11 @@ def save(model: Any, path: str | os.PathLike[str], summary: Mapping[str, Any] | 
     if not isinstance(model, BaseEstimator):
         raise ModelFileError(f"only models can be saved, not objects of the type {type(model).__name__}")
     check_is_fitted(model)
+    if hasattr(model, "best_estimator_"):
+        raise ModelFileError(
+            f"a fitted {type(model).__name__} holds folds and functions, which model files do not: save the model "
+            "that it has found, its best_estimator_"
+        )
     facts = {
         "format": FORMAT,
         "versions": library_versions(),

@@ -34,6 +34,8 @@ OWN_PACKAGES = (
     "selection",
     "solvers",
 )
+#: Other places of ours, of which only transformers belong to a model.
+OWN_PREPARATIONS = ("_preparation", "tables")
 
 #: A list of column numbers in every `ColumnTransformer` of scikit-learn 1.6 that selects columns by name.
 _REMAINDER = "sklearn.compose._column_transformer._RemainderColsList"
@@ -82,7 +84,8 @@ def may_hold(loader: str, module: str, name: str) -> bool:
             return issubclass(found, sparse.spmatrix | sparse.sparray)
         case "ObjectNode":
             if is_own(module):
-                return found is not FunctionKernel  # it is there to call something
+                plain = is_own_preparation(module) and not issubclass(found, BaseEstimator)
+                return not plain and found is not FunctionKernel  # it is there to call something
             trained = module.startswith("sklearn.") and issubclass(found, BaseEstimator)
             return trained or f"{module}.{name}" == _REMAINDER
         case "LossNode":
@@ -95,7 +98,12 @@ def may_hold(loader: str, module: str, name: str) -> bool:
 def is_own(module: str) -> bool:
     """Tell whether a module belongs to the packages whose classes make up a model."""
     parts = module.split(".")
-    return parts[0] == "polymargin" and len(parts) > 1 and parts[1] in OWN_PACKAGES
+    return parts[0] == "polymargin" and len(parts) > 1 and parts[1] in (*OWN_PACKAGES, *OWN_PREPARATIONS)
+
+
+def is_own_preparation(module: str) -> bool:
+    """Tell whether a module prepares tables for models."""
+    return is_own(module) and module.split(".")[1] in OWN_PREPARATIONS
 
 
 def needs_trust(module: str, name: str) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,34 @@ from numpy.typing import NDArray
 
 from polymargin import _memory
 from polymargin._dataset import Dataset
-from polymargin.tables._cells import Kind, NotANumber, holds_texts, numbers, objects, texts
+from polymargin.tables._cells import (
+    ISO,
+    Kind,
+    NotRead,
+    days,
+    holds_texts,
+    numbers,
+    objects,
+    texts,
+)
+from polymargin.tables._dialect import Dialect
 from polymargin.tables._files import Batch, Table
 from polymargin.tables._labels import label_texts, typed_labels
+from polymargin.tables._looks import Columns
 from polymargin.tables._scan import ReadProgress, Scan
 
 Array = NDArray[Any]
 
 #: A class of which a sample would hold fewer rows keeps this many, as far as it has them.
 _LEAST_ROWS = 5
-_BYTES_PER_CELL = {"number": 8, "text": 72}
+_BYTES_PER_CELL = {"number": 8, "date": 8, "time": 8, "text": 72}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Examples(Dataset):
     """A dataset whose rows are a frame of pandas: float64 columns with NaN, and object columns of texts with None.
+
+    Dates are days since 1970-01-01.
 
     Attributes
     ----------
@@ -37,12 +50,25 @@ class Examples(Dataset):
         What messages call the first row of the table.
     notes : tuple of str
         What the user should know of how the rows were chosen.
+    columns : Columns or None
+        What the columns hold, and how texts of them are read; None: numbers and texts, as they are.
+    left_out : mapping of str to str
+        The columns that are not learned from, and why.
     """
 
     X: pd.DataFrame
     target: str = "class"
     first_row: int = 1
     notes: tuple[str, ...] = ()
+    columns: Columns | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What the columns hold."""
+        if self.columns is not None:
+            return {name: self.columns.kinds[name] for name in self.X}
+        return {name: "text" if holds_texts(self.X[name]) else "number" for name in self.X}
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -73,6 +99,16 @@ class Examples(Dataset):
     def missing(self) -> NDArray[np.bool_]:
         """Which cells are missing, shape (n, d)."""
         return self.X.isna().to_numpy()
+
+    def as_arrays(self) -> Dataset:
+        """Return the same rows as arrays.
+
+        Returns
+        -------
+        Dataset
+        """
+        held = {part.name: getattr(self, part.name) for part in fields(Dataset)}
+        return Dataset(**held | {"X": self.X.to_numpy(dtype=object if self.nominal else np.float64)})
 
 
 def examples_of(dataset: Dataset) -> Examples:
@@ -148,7 +184,7 @@ def read_examples(
     Parameters
     ----------
     scan : Scan
-        The table and what its columns hold. Dates, and what is neither number nor text, are left out.
+        The table and what its columns hold. What is neither number nor text nor date is left out.
     weight : str or None
         The column with the row weights, which then is no feature.
     group : str or None
@@ -200,7 +236,7 @@ def read_examples(
     infinite: dict[str, int] = {}
     for batch, rows in _labelled(scan, columns, _Draw(scan.label_counts, chosen, seed), progress):
         taken = batch.cells.take(pa.array(rows))
-        pieces.append(frame_of(scan.table, taken, kinds, batch.start + rows, infinite))
+        pieces.append(frame_of(scan.table, taken, kinds, batch.start + rows, infinite, scan.columns.readings))
         labels.append(objects(label_texts(taken.column(scan.target))))
         places.append(batch.start + rows)
         if group is not None:
@@ -221,11 +257,13 @@ def read_examples(
         feature_names=tuple(frame),
         source=f"file {scan.table.path.name}",
         nominal=tuple(name for name in frame if kinds[name] == "text"),
+        dates=tuple(name for name in frame if kinds[name] in ("date", "time")),
         extras=extras,
         unlabelled=sum(scan.unlabelled.values()),
         target=scan.target,
         first_row=scan.table.first_row,
         notes=tuple(notes_on_rows(scan, chosen, infinite)),
+        columns=scan.columns,
     )
 
 
@@ -236,26 +274,32 @@ def check_weight(scan: Scan, weight: str | None) -> None:
 
 
 def frame_of(
-    table: Table, cells: pa.RecordBatch, kinds: Mapping[str, Kind], rows: Array, infinite: dict[str, int]
+    table: Table,
+    cells: pa.RecordBatch,
+    kinds: Mapping[str, Kind],
+    rows: Sequence[int] | Array,
+    infinite: dict[str, int],
+    readings: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
-    """Return columns of numbers and texts as a frame; infinite numbers are counted, and missing from then on.
+    """Return columns of numbers, days and texts as a frame; infinite numbers are counted, and missing from then on.
 
     Raises
     ------
     ValueError
-        If a text stands among numbers; the message names row and column.
+        If a text stands among numbers or dates; the message names row and column.
     """
     columns: dict[str, Array] = {}
+    readings = readings or {}
     for name, kind in kinds.items():
         if kind == "text":
             columns[name] = objects(texts(cells.column(name)))
             continue
         try:
-            values = numbers(cells.column(name))
-        except NotANumber as found:
+            values = _values(cells.column(name), kind, readings.get(name), table.dialect)
+        except NotRead as found:
             where = table.row(int(rows[found.place]))
             raise ValueError(
-                f"{table.path.name}, {where}: {found.text!r} in the column {name!r}, which holds numbers"
+                f"{table.path.name}, {where}: {_among_others(table, found, name, kind)}"
             ) from None
         boundless = np.isinf(values)
         if boundless.any():
@@ -269,6 +313,29 @@ def frame_of(
         for name, values in columns.items()
     }
     return pd.DataFrame(frame, index=index)
+
+
+def _values(cells: pa.Array, kind: Kind, reading: str | None, dialect: Dialect) -> Array:
+    missing = dialect.missing_numbers
+    if kind == "number":
+        return numbers(cells, dialect.decimal or reading or ".", missing)
+    return days(cells, reading or ISO, missing)
+
+
+def _among_others(table: Table, found: NotRead, name: str, kind: Kind) -> str:
+    """Return what is wrong with a text among numbers or dates, and what to do."""
+    wrong = f"{found.text!r} in the column {name!r}"
+    if kind != "number":
+        return f"{wrong} is no date that is written like the others"
+    if table.in_memory:
+        return f"{wrong}, which holds numbers"
+    for decimal, mark in ((",", "comma"), (".", "point")):
+        try:
+            numbers(pa.array([found.text]), decimal)
+        except NotRead:
+            continue
+        return f"{wrong}, which holds numbers; if its decimal mark is a {mark}, pass --decimal {decimal}"
+    return f"{wrong}, which holds numbers; correct it, or pass --missing {found.text!r} if it stands for a missing one"
 
 
 def _labelled(
@@ -339,7 +406,8 @@ def _groups(scan: Scan, name: str, values: Array, row_numbers: Array) -> Array:
 
 
 def notes_on_rows(scan: Scan, chosen: Mapping[str, int], infinite: Mapping[str, int]) -> Iterator[str]:
-    """Yield which rows are left out, or drawn, and what counts as missing."""
+    """Yield how the file is read, which rows are left out, or drawn, and what counts as missing."""
+    yield from scan.table.notes
     if scan.unlabelled:
         kinds = ", ".join(f"{text!r}: {count}" for text, count in scan.unlabelled.items())
         count = sum(scan.unlabelled.values())

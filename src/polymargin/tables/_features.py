@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,29 +10,30 @@ import pandas as pd
 
 from polymargin.tables._cells import holds_texts
 from polymargin.tables._examples import Examples
-from polymargin.tables._scan import Scan
-
-#: Of fewer rows nothing is said about identifiers and numbers of rows.
-NAMED_ROWS = 20
-_GROUPED = re.compile(r"[+-]?\d{1,3}(?:[,.' ]\d{3})+(?:[.,]\d+)?")
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+from polymargin.tables._identifiers import NAMED_ROWS, Numbering
+from polymargin.tables._looks import Columns
 
 
-def choose_features(examples: Examples, scan: Scan | None = None, *, max_categories: int = 100) -> Examples:
+def choose_features(
+    examples: Examples, *, max_categories: int = 100, use: Collection[str] = (), without: Collection[str] = ()
+) -> Examples:
     """Leave out the columns that teach a kernel nothing, and note which and why.
 
-    These are: numbers that only count the rows, columns with a single value or none, texts that are different in
-    every row, and texts with too many different values to give each an indicator of its own. Whole numbers that rise
-    from row to row may be something to learn from, or may not: they are kept, with a note.
+    These are: whole numbers that are different in every row, as those of an identifier are, columns with a single value
+    or none, texts that are different in every row, and texts with too many different values to give each an indicator
+    of its own. Whole numbers that rise from row to row, but could be something else than an identifier, are kept,
+    with a note.
 
     Parameters
     ----------
     examples : Examples
         The rows.
-    scan : Scan or None
-        What the file holds, for notes about its texts and dates.
     max_categories : int
         The most different values of a column of texts.
+    use : collection of str
+        The columns that may look like identifiers.
+    without : collection of str
+        The columns of the file of which nothing is said, as they are no features.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
     Raises
     ------
     ValueError
-        If no column is left.
+        If no column is left, or there is none that is to be used.
 
     Examples
     --------
@@ -52,88 +52,143 @@ def choose_features(examples: Examples, scan: Scan | None = None, *, max_categor
     >>> X = np.array([[f"r{i}", i**0.5] for i in range(30)], dtype=object)
     >>> toy = Dataset("toy", X, np.arange(30) % 2, ("id", "x"), "here", nominal=("id",))
     >>> chosen = choose_features(examples_of(toy))
-    >>> chosen.feature_names, chosen.notes
-    (('x',), ("column 'id' is left out: it has a different text in every row, like an identifier",))
+    >>> chosen.feature_names, chosen.left_out
+    (('x',), {'id': 'it has a different text in every row, like an identifier'})
     """
-    notes = list(examples.notes)
-    if scan is not None:
-        notes += notes_on_dates(scan)
-    kept = []
-    for name in examples.frame:
-        column = examples.frame[name]
-        first_text = "" if scan is None else scan.first_texts.get(name, (0, ""))[1]
-        if holds_texts(column) and first_text:
-            notes += notes_on_numbers(name, first_text)
-        reason = (
-            _wrong_with_texts(column, max_categories, scan)
-            if holds_texts(column)
-            else _wrong_with_numbers(column, examples.row_numbers)
-        )
-        if reason is None:
-            kept.append(name)
-            if _numbers_the_rows(column, examples.row_numbers):
-                notes.append(note_on_rising(name))
-        else:
-            notes.append(f"column {name!r} is left out: {reason}")
+    columns = columns_of(examples.frame) if examples.columns is None else examples.columns
+    check_used(use, columns, examples.target)
+    left_out = reasons_against_kinds(columns, without)
+    left_out |= reasons_against(examples.frame, columns, max_categories, use)
+    notes = [*examples.notes, *notes_on_columns(columns, left_out, examples.first_row, without)]
+    kept = [name for name in examples.frame if name not in left_out]
     if not kept:
         reasons = "; ".join(notes) or f"there is only the target {examples.target!r}"
         raise ValueError(f"{examples.name} has no column to learn from: {reasons}")
-    return replace(examples.select(kept), notes=tuple(notes))
+    return replace(examples.select(kept), notes=tuple(notes), columns=columns, left_out=left_out)
 
 
-def note_on_rising(name: str) -> str:
-    """Return what is said of a column whose whole numbers rise from row to row."""
-    return (
-        f"column {name!r} rises from row to row, as a number of the row does; if it is one, leave it out: "
-        f"--drop {name}"
-    )
+def columns_of(frame: pd.DataFrame) -> Columns:
+    """Return what columns of numbers and texts hold."""
+    kinds, suspects, rising = {}, {}, []
+    for name in frame:
+        kinds[name] = "text" if holds_texts(frame[name]) else "number"
+        if kinds[name] == "number":
+            numbering = Numbering(str(name))
+            numbering.add(frame[name].to_numpy(dtype=np.float64, na_value=np.nan))
+            if reason := numbering.suspicion():
+                suspects[name] = reason
+            elif numbering.rising:
+                rising.append(name)
+    return Columns(kinds, suspects=suspects, rising=tuple(rising))
 
 
-def _wrong_with_numbers(column: pd.Series, row_numbers: np.ndarray) -> str | None:
-    values = column.dropna()
-    if values.nunique() < 2:
-        return "it is empty" if values.empty else "it is constant"
-    if len(values) == len(row_numbers) >= NAMED_ROWS and np.ptp(values.to_numpy() - row_numbers) == 0:
-        return "it counts the rows"
-    return None
+def check_used(use: Collection[str], columns: Columns, target: str | None) -> None:
+    """Raise ValueError if a column that is to be used is not there."""
+    unknown = [name for name in use if name not in columns.kinds]
+    if unknown:
+        reason = "is the target" if unknown[0] == target else "does not exist or is dropped"
+        raise ValueError(f"the column {unknown[0]!r} that is to be used {reason}")
 
 
-def _numbers_the_rows(column: pd.Series, row_numbers: np.ndarray) -> bool:
-    """Tell whether every row has a larger whole number than those before it."""
-    if holds_texts(column) or len(row_numbers) < NAMED_ROWS:
-        return False
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)[np.argsort(row_numbers)]
-    return bool((np.diff(values) > 0).all() and (values == np.floor(values)).all())
+def reasons_against_kinds(columns: Columns, without: Collection[str] = ()) -> dict[str, str]:
+    """Return the columns that hold neither numbers nor texts nor dates, with this reason to leave them out."""
+    return {
+        name: "it holds neither numbers nor texts nor dates"
+        for name, kind in columns.kinds.items()
+        if kind == "other" and name not in without
+    }
 
 
-def _wrong_with_texts(column: pd.Series, most: int, scan: Scan | None) -> str | None:
-    values = column.dropna()
-    n_different = values.nunique()
-    if n_different == 0 or (n_different == 1 and len(values) == len(column)):
-        return "it is empty" if n_different == 0 else "it is constant"
-    if n_different == len(values) >= NAMED_ROWS:
+def reasons_against(
+    frame: pd.DataFrame, columns: Columns, max_categories: int, use: Collection[str] = ()
+) -> dict[str, str]:
+    """Return which columns of a frame are left out, and why.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns of numbers, days and texts.
+    columns : Columns
+        What they hold.
+    max_categories : int
+        The most different values of a column of texts.
+    use : collection of str
+        The columns that may look like identifiers.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    found = {}
+    for name in frame:
+        if holds_texts(frame[name]):
+            known = frame[name].dropna()
+            n_values, n_known = known.nunique(), len(known)
+            reason = reason_against_texts(n_values, n_known, len(frame), max_categories)
+        else:
+            values = frame[name].to_numpy()
+            low, high = (function.reduce(values, initial=np.nan) for function in (np.fmin, np.fmax))
+            reason = reason_against_numbers(name, low, high, columns, use)
+        if reason is not None:
+            found[name] = reason
+    return found
+
+
+def reason_against_numbers(
+    name: str, low: float, high: float, columns: Columns, use: Collection[str]
+) -> str | None:
+    """Return why a column of numbers or days between these is left out, None if it is not."""
+    if not low < high:
+        return "it is empty" if np.isnan(low) else "it is constant"
+    return None if name in use else columns.suspects.get(name)
+
+
+def reason_against_texts(n_values: int, n_known: int, n_rows: int, most: int) -> str | None:
+    """Return why a column of texts is left out, None if it is not; beyond `most`, values need not be counted."""
+    if n_values == 0 or (n_values == 1 and n_known == n_rows):
+        return "it is empty" if n_values == 0 else "it is constant"
+    if n_values == n_known >= NAMED_ROWS:
         return "it has a different text in every row, like an identifier"
-    if n_different > most:
-        reason = f"it has {n_different} different texts, more than {most} (--max-categories); group them"
-        if scan is not None and str(column.name) in scan.first_texts:
-            row, text = scan.first_texts[str(column.name)]
-            reason += f", or, if it should hold numbers, correct {text!r} in {scan.table.row(row)}"
-        return reason
-    return None
+    return f"it has more than {most} different texts" if n_values > most else None
 
 
-def notes_on_dates(scan: Scan) -> Iterator[str]:
-    """Yield why columns that hold neither numbers nor texts are left out."""
-    for name, kind in scan.kinds.items():
-        if kind == "date":
-            yield f"column {name!r} is left out: it holds dates; make numbers of them, such as ages or months"
-        elif kind == "other":
-            yield f"column {name!r} is left out: it holds neither numbers nor texts"
+def notes_on_columns(
+    columns: Columns, left_out: Mapping[str, str], first_row: int, without: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield which columns are left out and why, and how others are read where this could be done in another way."""
+    for name, reason in left_out.items():
+        yield f"column {name!r} is left out: {reason}{_remedy(name, reason, columns, first_row)}"
+    kept = {
+        name: kind for name, kind in columns.kinds.items() if name not in left_out and name not in without
+    }
+    commas = [name for name, kind in kept.items() if kind == "number" and columns.readings.get(name) == ","]
+    if commas:
+        yield f"decimal mark: a comma in {_listed(commas)} (--decimal)"
+    dates = [name for name, kind in kept.items() if kind in ("date", "time")]
+    if dates:
+        yield f"dates, of which day, season and weekday are learned from: {_listed(dates)}"
+    yield from (note for name, note in columns.notes.items() if name in kept)
+    for name in columns.rising:
+        if name in kept:
+            yield (
+                f"column {name!r} rises from row to row, as a number of the row does; if it is one, leave it out: "
+                f"--drop {name}"
+            )
 
 
-def notes_on_numbers(name: str, text: str) -> Iterator[str]:
-    """Yield why a text that looks like a number is none."""
-    if _GROUPED.fullmatch(text):
-        yield f"column {name!r} is read as text: {text!r} has thousands separators; write numbers without them"
-    elif _DECIMAL_COMMA.fullmatch(text):
-        yield f"column {name!r} is read as text: {text!r} has a decimal comma; write numbers with a point"
+def _remedy(name: str, reason: str, columns: Columns, first_row: int) -> str:
+    if columns.suspects.get(name) == reason:
+        return f" (--use {name} learns from it all the same)"
+    if not reason.startswith("it has more than"):
+        return ""
+    row, text = columns.first_texts.get(name, (0, ""))
+    numbers = (
+        f", or, if it should hold numbers, correct {text!r} in row {row + first_row} or count it as missing "
+        f"(--missing {text!r})"
+    )
+    return f" (--max-categories); group them{numbers if text else ''}"
+
+
+def _listed(names: list[str], most: int = 5) -> str:
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from polymargin.tables._dialect import Dialect
 from polymargin.tables._records import read_header, read_records
 
 __all__ = ["Batch", "Table", "open_table", "table_files"]
@@ -62,11 +63,17 @@ class Table(ABC):
     open_table : Opens a file.
     """
 
-    #: What messages call the first row: a header is row 1.
-    first_row: ClassVar[int] = 1
+    #: Whether the rows are in memory, where no options of the command line help.
+    in_memory: ClassVar[bool] = False
 
-    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+    def __init__(self, path: Path, columns: Sequence[str], dialect: Dialect | None = None) -> None:
         self.path, self.columns = path, tuple(columns)
+        #: How texts are written, as far as the user has said so.
+        self.dialect = dialect or Dialect()
+        #: What messages call the first row: a header is row 1.
+        self.first_row = 1
+        #: What the user should know of how the file is read.
+        self.notes: tuple[str, ...] = ()
         self._places = {name: place for place, name in enumerate(self.columns)}
 
     @property
@@ -142,15 +149,16 @@ class Table(ABC):
         """Yield columns that exist, with the share of the file that has been read."""
 
 
-def open_table(path: str | Path) -> Table:
+def open_table(path: str | Path, dialect: Dialect | None = None) -> Table:
     """Return a CSV or Parquet file, or a folder of such files, as a table; its first bytes tell which a file is.
 
     Parameters
     ----------
     path : str or Path
-        A CSV file in UTF-8 with a header row, its fields separated by commas, semicolons or tabs, perhaps compressed
-        by gzip; or a Parquet file; or a folder of them, whose files have the same columns and are read in the order of
-        their names.
+        A CSV file, perhaps compressed by gzip; or a Parquet file; or a folder of them, whose files have the same
+        columns and are read in the order of their names.
+    dialect : Dialect or None
+        How CSV files are written, as far as that is known; the rest is found out.
 
     Returns
     -------
@@ -159,7 +167,7 @@ def open_table(path: str | Path) -> Table:
     Raises
     ------
     ValueError
-        If the file is neither, or empty; the message says what is wrong with it.
+        If the file is neither, or empty, or seems to have no header; the message says what to do.
 
     Examples
     --------
@@ -172,16 +180,16 @@ def open_table(path: str | Path) -> Table:
     >>> [batch.cells.to_pylist() for batch in table.batches(["colour"])]
     [[{'colour': 'green'}, {'colour': 'red'}]]
     """
-    path = Path(path)
+    path, dialect = Path(path), dialect or Dialect()
     if path.is_dir():
-        return _FolderTable(path)
+        return _FolderTable(path, dialect)
     with path.open("rb") as stream:
         beginning = stream.read(4)
     if beginning == _PARQUET:
-        return _ParquetTable(path)
+        return _ParquetTable(path, dialect)
     if beginning == _ZIP:
         raise ValueError(f"{path.name} is a zip archive or a spreadsheet; save it as CSV or Parquet")
-    return _CsvTable(path, compressed=beginning.startswith(_GZIP))
+    return _CsvTable(path, dialect, compressed=beginning.startswith(_GZIP))
 
 
 def table_files(path: str | Path) -> list[Path]:
@@ -209,12 +217,16 @@ def table_files(path: str | Path) -> list[Path]:
 
 
 class _CsvTable(Table):
-    first_row = 2
-
-    def __init__(self, path: Path, *, compressed: bool) -> None:
+    def __init__(self, path: Path, dialect: Dialect, *, compressed: bool) -> None:
         self._compressed = compressed
-        self._header = read_header(path, compressed=compressed)
-        super().__init__(path, [name or f"Unnamed: {place}" for place, name in enumerate(self._header.names)])
+        self._header = read_header(path, dialect, compressed=compressed)
+        names = [name or f"Unnamed: {place}" for place, name in enumerate(self._header.names)]
+        super().__init__(path, names, dialect)
+        self.first_row = 1 + self._header.has_names
+        if dialect.encoding is None and self._header.encoding in ("cp1252", "latin-1"):
+            self.notes = (
+                f"{path.name} is not in UTF-8 and read as {self._header.encoding} (--encoding names another)",
+            )
 
     def _batches(self, columns: Sequence[str], max_rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
         places = [str(self._places[name]) for name in columns]
@@ -251,28 +263,28 @@ class _CsvTable(Table):
         return min(_LARGEST_BLOCK, _BLOCK_BYTES * (1 + len(self.columns) // _COLUMNS_PER_BLOCK))
 
     def _what_is_wrong(self, message: str, invalid: list[Any], rows_before: int) -> str:
-        before = rows_before + 1  # the header
+        before = rows_before + self.first_row - 1
         if invalid:
             row = invalid[0]
             return (
-                f"{self.path.name}, row {before + row.number}: {row.actual_columns} fields where the header has "
-                f"{row.expected_columns}"
+                f"{self.path.name}, row {before + row.number}: {row.actual_columns} fields where the "
+                f"{'header' if self._header.has_names else 'first row'} has {row.expected_columns}"
             )
         if "UTF8" in message:
             row = re.search(r"Row #(\d+)", message)
             where = f", row {before + int(row.group(1))}" if row else ""
-            return f"{self.path.name}{where} is not a CSV file in UTF-8; convert it, for example with iconv"
-        return f"{self.path.name} is not a CSV file in UTF-8: {message.splitlines()[0]}"
+            return f"{self.path.name}{where} is not in UTF-8; name its --encoding, such as cp1252"
+        return f"{self.path.name} is not a CSV file: {message.splitlines()[0]}"
 
 
 class _ParquetTable(Table):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dialect: Dialect) -> None:
         try:
             with pa.parquet.ParquetFile(path) as file:
                 columns = file.schema_arrow.names
         except _ARROW_ERRORS as error:
             raise ValueError(_bad_parquet(path, error)) from None
-        super().__init__(path, columns)
+        super().__init__(path, columns, dialect)
 
     def _batches(self, columns: Sequence[str], max_rows: int) -> Iterator[tuple[pa.RecordBatch, float]]:
         with pa.parquet.ParquetFile(self.path, page_checksum_verification=True) as file:
@@ -288,16 +300,18 @@ class _ParquetTable(Table):
 class _FolderTable(Table):
     """The rows of all files of a folder, one file after the other."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, dialect: Dialect) -> None:
         files = table_files(path)
         if not files:
             raise ValueError(
                 f"the folder {path} holds no files that end in {', '.join(_ENDINGS)}; name one that does"
             )
-        self._tables = [open_table(file) for file in files]
+        self._tables = [open_table(file, dialect) for file in files]
         self._starts: dict[int, int] = {}
         first = self._tables[0]
-        super().__init__(path, first.columns)
+        super().__init__(path, first.columns, dialect)
+        self.first_row = first.first_row
+        self.notes = tuple(note for table in self._tables for note in table.notes)
         for table in self._tables[1:]:
             if sorted(table.columns) != sorted(first.columns):
                 other = sorted(set(table.columns) ^ set(first.columns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -15,7 +16,14 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
+from polymargin.tables._dialect import Dialect, find_delimiter, looks_like_data
+
 _LONGEST_HEADER = 16 * 2**20
+#: So much of a file is looked at for how it is written, and so much for its encoding.
+_SAMPLE_LINES, _SAMPLE_CHARACTERS, _LOOKED_AT = 100, 2**20, 2**24
+_BLOCK = 2**20
+_NAMED_SEPARATOR = re.compile(r"sep=(.)\r?\n?", re.IGNORECASE)
+_NOT_IN_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _BLANKS = re.compile(rb" *")
 #: From an opening quote to its closing quote, or to the end; two quotes are one that belongs to the text.
 _QUOTED = re.compile(rb'"[^"]*+(?:""[^"]*+)*+')
@@ -33,55 +41,114 @@ class Header:
     names : tuple of str
         The fields of the header.
     n_bytes, n_lines : int
-        How much of the file it takes.
+        How much there is before the first row, in UTF-8.
+    encoding : str
+        How characters are written.
+    has_names : bool
+        Whether the file names its columns, or they are only numbered.
     """
 
     separator: str
     names: tuple[str, ...]
     n_bytes: int
     n_lines: int
+    encoding: str
+    has_names: bool = True
 
 
-def read_header(path: Path, *, compressed: bool) -> Header:
-    """Return the first record of a CSV file; whatever separates most of its names separates all fields.
+def read_header(path: Path, dialect: Dialect, *, compressed: bool) -> Header:
+    """Return what stands before the first row of a CSV file, and how the file is written.
 
     Raises
     ------
     ValueError
-        If there is none, or none that can be read; the message names the file.
+        If it cannot be read, or the first row seems to be no header; the message names the file, and what to do.
     """
-    read: list[str] = []
-    with _opened(path, compressed) as (stream, _):
+    encoding = dialect.encoding or _encoding_of(path, compressed)
+    with _opened(path, compressed, encoding) as (stream, _):
         beginning = stream.peek(3)[:3]
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
-
-        def lines() -> Iterator[str]:
-            left = _LONGEST_HEADER
-            while line := text.readline(left):
-                left -= len(line)
-                if left == 0:
-                    raise ValueError(
-                        f"{path.name} has a header of more than {_size(_LONGEST_HEADER)}; is it a CSV file, and is a "
-                        "quote left open?"
-                    )
-                read.append(line)
-                yield line
-
         try:
-            rest = lines()
-            first = next(rest, "")
-            separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first).count)
-            names = next(csv.reader(_chained(first, rest), delimiter=separator, strict=True), [])
+            lines = _HeaderLines(text, path)
+            first = next(lines, "")
+            separator, skipped = dialect.delimiter, 0
+            if found := _NAMED_SEPARATOR.fullmatch(first):  # as Excel has it
+                separator, skipped = separator or found[1], 1
+                first = next(lines, "")
+            sample = [first, *_sample_lines(text)] if separator is None else []
+            text.seek(0)
+            separator = separator or find_delimiter(sample)
+            lines = _HeaderLines(text, path, skipped)
+            names = next(csv.reader(lines, delimiter=separator, strict=True), [])
+            header_lines = lines.read
+            rows = list(_complete_rows(csv.reader(_sample_lines(text), delimiter=separator)))
         except csv.Error as error:
-            raise ValueError(f"{path.name}, line 1: the header cannot be read: {error}; {_ADVICE}") from None
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path.name} is not a CSV file in UTF-8: {error}") from None
+            raise ValueError(
+                f"{path.name}, line {skipped + 1}: the header cannot be read: {error}; {_ADVICE}"
+            ) from None
+        except (UnicodeDecodeError, UnicodeError) as error:
+            raise ValueError(f"{path.name} is not a CSV file in {encoding.upper()}: {error}") from None
         finally:
             text.detach()
-    if not any(name.strip() for name in names):
+    names = [name.strip() for name in names]
+    if not any(names):
         raise ValueError(f"{path.name} needs a header row and data")
-    mark = 3 if beginning == b"\xef\xbb\xbf" else 0
-    return Header(separator, tuple(names), mark + sum(len(line.encode()) for line in read), len(read))
+    has_header = dialect.header
+    if has_header is None and (reason := looks_like_data(names, rows)):
+        raise ValueError(
+            f"{path.name} seems to have no header row, as its first row has {reason}. If so, pass --no-header, which "
+            "calls the columns x1, x2, ...; if these are names, pass --header"
+        )
+    if has_header is False:
+        names, header_lines = [f"x{place}" for place in range(1, len(names) + 1)], header_lines[:skipped]
+    mark = 3 if beginning == codecs.BOM_UTF8 else 0
+    n_bytes = mark + sum(len(line.encode()) for line in header_lines)
+    return Header(separator, tuple(names), n_bytes, len(header_lines), encoding, has_header is not False)
+
+
+class _HeaderLines:
+    """The lines of a header, which are kept; too many are an error."""
+
+    def __init__(self, text: io.TextIOWrapper, path: Path, skip: int = 0) -> None:
+        self._text, self._path, self._left = text, path, _LONGEST_HEADER
+        self.read: list[str] = []
+        for _ in range(skip):
+            next(self)
+
+    def __iter__(self) -> _HeaderLines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(self._left)
+        self._left -= len(line)
+        if self._left == 0:
+            raise ValueError(
+                f"{self._path.name} has a header of more than {_size(_LONGEST_HEADER)}; is it a CSV file, and is a "
+                "quote left open?"
+            )
+        if not line:
+            raise StopIteration
+        self.read.append(line)
+        return line
+
+
+def _sample_lines(text: io.TextIOWrapper) -> Iterator[str]:
+    """Yield the next lines, as far as they are whole and not too many."""
+    left = _SAMPLE_CHARACTERS
+    for _ in range(_SAMPLE_LINES):
+        line = text.readline(left)
+        left -= len(line)
+        if not line or left == 0:
+            return
+        yield line
+
+
+def _complete_rows(rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Yield rows until one cannot be read: what is wrong with it is said when its turn comes."""
+    try:
+        yield from rows
+    except (csv.Error, UnicodeError):
+        return
 
 
 def read_records(
@@ -111,7 +178,7 @@ def read_records(
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "a.csv"
     >>> _ = file.write_text('a,b\\n1,"x\\n\\ny"\\n2,z\\n')
-    >>> header = read_header(file, compressed=False)
+    >>> header = read_header(file, Dialect(), compressed=False)
     >>> header.names, [block for block, _ in read_records(file, header, 12, compressed=False)]
     (('a', 'b'), [b'1,"x\\n\\ny"\\n', b'2,z\\n'])
     """
@@ -119,7 +186,7 @@ def read_records(
     scan = _QuoteScan(header.separator)
     lines = header.n_lines
     rest = b""
-    with _opened(path, compressed) as (stream, file):
+    with _opened(path, compressed, header.encoding) as (stream, file):
         stream.read(header.n_bytes)
         following = stream.read(block_bytes)
         while block := following:
@@ -247,24 +314,77 @@ def _refuse(path: Path, lines_before: int, reason: str) -> NoReturn:
 
 
 @contextmanager
-def _opened(path: Path, compressed: bool) -> Iterator[tuple[Any, BinaryIO]]:
-    """Open a file; give the stream of its contents, and the file as it is stored."""
+def _opened(path: Path, compressed: bool, encoding: str = "utf-8") -> Iterator[tuple[Any, BinaryIO]]:
+    """Open a file; give the stream of its contents in UTF-8, and the file as it is stored."""
     with path.open("rb") as file:
-        if not compressed:
-            yield file, file
-            return
         try:
-            with gzip.GzipFile(fileobj=file) as stream:
-                yield stream, file
+            contents: Any = gzip.GzipFile(fileobj=file) if compressed else file
+            if encoding.lower().replace("_", "-") not in ("utf-8", "utf8", "utf-8-sig"):
+                contents = io.BufferedReader(_Recoded(contents, encoding), _BLOCK)
+            yield contents, file
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(
                 f"{path.name} is a damaged gzip file ({error}); compress or download it again"
             ) from None
+        except UnicodeError as error:
+            raise ValueError(
+                f"{path.name} is not written in {encoding.upper()}: {error}; --encoding names another"
+            ) from None
 
 
-def _chained(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
+class _Recoded(io.RawIOBase):
+    """A stream of characters in any encoding, as UTF-8."""
+
+    def __init__(self, stream: Any, encoding: str) -> None:
+        self._stream, self._decoder = stream, codecs.getincrementaldecoder(encoding)()
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go back to the beginning."""
+        if (offset, whence) != (0, io.SEEK_SET):
+            raise io.UnsupportedOperation("only to the beginning")
+        self._stream.seek(0)
+        self._decoder.reset()
+        self._rest = b""
+        return 0
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            block = self._stream.read(_BLOCK)
+            self._rest = self._decoder.decode(block, final=not block).encode()
+            if not block:
+                break
+        part = self._rest[: len(buffer)]
+        buffer[: len(part)] = part
+        self._rest = self._rest[len(part) :]
+        return len(part)
+
+
+def _encoding_of(path: Path, compressed: bool) -> str:
+    """Return UTF-8 if the file, or its beginning, is written in it, else the encoding of Western European Windows."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with _opened(path, compressed) as (stream, _):
+        for number in range(_LOOKED_AT // _BLOCK):
+            block = stream.read(_BLOCK)
+            if number == 0 and block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                return "utf-16"
+            if number == 0 and b"\0" in block:
+                raise ValueError(
+                    f"{path.name} is not a CSV file in UTF-8; if it is text, name its --encoding, such as utf-16-le"
+                )
+            try:
+                decoder.decode(block, final=not block)
+            except UnicodeDecodeError:
+                return "latin-1" if _NOT_IN_CP1252.search(block) else "cp1252"
+            if not block:
+                break
+    return "utf-8"
 
 
 def _size(n_bytes: int) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from polymargin.tables._cells import Kind, NotANumber, kind_of, numbers
-from polymargin.tables._files import Batch, Table
+from polymargin.tables._cells import Kind
+from polymargin.tables._files import Table
 from polymargin.tables._labels import check_labels, check_target, label_texts, too_many
+from polymargin.tables._looks import ColumnLook, Columns, look_at
 
 #: Callback with the number of rows read so far and the share of the file, between 0 and 1.
 ReadProgress = Callable[[int, float], None]
@@ -28,10 +29,8 @@ class Scan:
         The column with the labels.
     n_rows : int
         The rows of the file.
-    kinds : dict of str to Kind
+    columns : Columns
         What every other column holds that was not to be dropped.
-    first_texts : dict of str to (int, str)
-        Of every column of texts, the row of its first text that is no number, and that text.
     label_counts : dict of str to int
         The rows of every label, as it is written.
     unlabelled : dict of str to int
@@ -41,10 +40,14 @@ class Scan:
     table: Table
     target: str
     n_rows: int
-    kinds: dict[str, Kind]
-    first_texts: dict[str, tuple[int, str]]
+    columns: Columns
     label_counts: dict[str, int]
     unlabelled: dict[str, int]
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What every column holds."""
+        return self.columns.kinds
 
     @property
     def n_labelled(self) -> int:
@@ -85,22 +88,20 @@ def scan_table(
     >>> file = Path(tempfile.mkdtemp()) / "fruit.csv"
     >>> _ = file.write_text("weight,colour,fruit\\n150,green,apple\\n120,,orange\\n,red,apple\\n9,red,\\n")
     >>> scan = scan_table(open_table(file))
-    >>> scan.kinds, scan.label_counts, scan.unlabelled
+    >>> scan.columns.kinds, scan.label_counts, scan.unlabelled
     ({'weight': 'number', 'colour': 'text'}, {'apple': 2, 'orange': 1}, {'': 1})
     """
     target, names = _columns(table, target, tuple(drop))
-    kinds: dict[str, Kind] = {}
-    first_texts: dict[str, tuple[int, str]] = {}
+    looks: dict[str, ColumnLook] = {}
     labels: Counter[str] = Counter()
     unlabelled: Counter[str] = Counter()
     n_rows = 0
     for batch in table.batches([*names, target]):
-        if not kinds:
-            kinds = {name: _first_guess(batch.cells.column(name).type) for name in names}
+        if not looks:
+            looks = new_looks(table, batch.cells.select(names))
             check_target(target, batch.cells.column(target).type)
         for name in names:
-            if kinds[name] == "number" and not _all_numbers(batch, name, first_texts):
-                kinds[name] = "text"
+            looks[name].add(batch.start, batch.cells.column(name))
         _count_labels(batch.cells.column(target), labels, unlabelled)
         n_rows += batch.cells.num_rows
         if too_many(len(labels)):
@@ -110,7 +111,13 @@ def scan_table(
     if n_rows == 0:
         raise ValueError(f"{table.path.name} needs a header row and data")
     check_labels(target, labels)
-    return Scan(table, target, n_rows, kinds, first_texts, dict(labels), dict(unlabelled))
+    return Scan(table, target, n_rows, look_at(looks, table.dialect.missing), dict(labels), dict(unlabelled))
+
+
+def new_looks(table: Table, cells: pa.RecordBatch) -> dict[str, ColumnLook]:
+    """Return an empty look at every column of these cells."""
+    decimals, missing = table.dialect.decimals, table.dialect.missing_numbers
+    return {field.name: ColumnLook(field.name, field.type, decimals, missing) for field in cells.schema}
 
 
 def _columns(table: Table, target: str | None, drop: tuple[str, ...]) -> tuple[str, list[str]]:
@@ -129,21 +136,6 @@ def _columns(table: Table, target: str | None, drop: tuple[str, ...]) -> tuple[s
         raise ValueError(f"the target {target!r} is dropped; name another column by --target")
     names.remove(target)
     return target, names
-
-
-def _first_guess(type_: pa.DataType) -> Kind:
-    """Return the kind; what holds texts holds numbers until one is found that is none."""
-    kind = kind_of(type_)
-    return "number" if kind == "text" else kind
-
-
-def _all_numbers(batch: Batch, name: str, first_texts: dict[str, tuple[int, str]]) -> bool:
-    try:
-        numbers(batch.cells.column(name))
-    except NotANumber as found:
-        first_texts[name] = (batch.start + found.place, found.text)
-        return False
-    return True
 
 
 def _count_labels(cells: pa.Array, labels: Counter[str], unlabelled: Counter[str]) -> None:

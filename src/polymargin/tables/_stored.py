@@ -7,27 +7,25 @@ columns needs, means, deviations and the values of texts, is learned as they pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
 
-from polymargin._preparation import column_preparation
+from polymargin._preparation import DateFeatures
 from polymargin.tables._cells import Kind
-from polymargin.tables._examples import Examples, check_weight, checked_weights, frame_of, notes_on_rows
-from polymargin.tables._features import NAMED_ROWS, note_on_rising, notes_on_dates, notes_on_numbers
-from polymargin.tables._labels import label_texts, typed_labels
-from polymargin.tables._scan import ReadProgress, Scan
+from polymargin.tables._examples import Examples
+from polymargin.tables._looks import Columns
+from polymargin.tables._table_preparation import TablePreparation
 
 Array = NDArray[Any]
 
-#: Sums are taken over so many rows at a time, however the table is read: the files it comes in do not matter then.
-_ROWS_TOGETHER = 8192
+#: The transformer of a single column of dates.
+DATE_FEATURES = {
+    kind: DateFeatures(time_of_day=kind == "time").fit(np.zeros((1, 1))) for kind in ("date", "time")
+}
 
 
 @dataclass(frozen=True)
@@ -38,22 +36,29 @@ class StoredColumn:
     ----------
     name : str
         Its name.
-    kind : {"number", "text"}
+    kind : {"number", "date", "time", "text"}
         What it holds.
     left_out : str or None
         Why it is not learned from; None if it is.
-    mean, scale : float
-        Of numbers: what missing ones are replaced by, and their standard deviation then.
-    values : list of str
+    means, scales : tuple of float
+        Of a number, or of the features of a date: what missing ones are replaced by, and their standard deviations
+        then.
+    incomplete : bool
+        Whether a number or a date is missing.
+    values : tuple of str
         Of texts: the different ones, in the order of their codes.
+    reading : str or None
+        How texts are read that hold numbers or dates; see `Columns`.
     """
 
     name: str
     kind: Kind
     left_out: str | None
-    mean: float = 0.0
-    scale: float = 1.0
+    means: tuple[float, ...] = ()
+    scales: tuple[float, ...] = ()
+    incomplete: bool = False
     values: tuple[str, ...] = ()
+    reading: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,10 @@ class StoredTable:
         The rows without a label.
     notes : list of str
         What the user should know of how rows and columns were chosen.
+    not_stored : dict of str to str
+        The columns that are not stored, and why.
+    missing : tuple of str
+        What else stands for a missing number or date.
 
     See Also
     --------
@@ -102,6 +111,8 @@ class StoredTable:
     mean_weight: float
     unlabelled: int
     notes: list[str]
+    not_stored: dict[str, str]
+    missing: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain JSON.
@@ -126,14 +137,22 @@ class StoredTable:
         StoredTable
         """
         columns = [
-            StoredColumn(**{**column, "values": tuple(column["values"])}) for column in document["columns"]
+            StoredColumn(**{name: _tuples(value) for name, value in column.items()})
+            for column in document["columns"]
         ]
-        return cls(**{**document, "columns": columns})
+        return cls(**{**document, "columns": columns, "missing": tuple(document["missing"])})
 
-    def _kept(self, kind: Kind) -> list[int]:
-        """Return the places of the columns of a kind that are learned from."""
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The columns that are not learned from, and why."""
+        reasons = {column.name: column.left_out for column in self.columns if column.left_out is not None}
+        return self.not_stored | reasons
+
+    def _kept(self, *kinds: Kind) -> list[int]:
+        """Return the places of the columns of some kinds that are learned from, kind by kind."""
         return [
             place
+            for kind in kinds
             for place, column in enumerate(self.columns)
             if column.kind == kind and column.left_out is None
         ]
@@ -141,9 +160,8 @@ class StoredTable:
     @property
     def n_features(self) -> int:
         """The number of features of a row."""
-        return len(self._kept("number")) + sum(
-            len(self.columns[place].values) for place in self._kept("text")
-        )
+        columns = [self.columns[place] for place in self._kept(*_NUMERIC, "text")]
+        return sum(len(column.means) + column.incomplete + len(column.values) for column in columns)
 
     def features(self, rows: Array) -> Array:
         """Return the features of stored rows, the very numbers that `preparation` makes of their columns.
@@ -157,39 +175,57 @@ class StoredTable:
         -------
         ndarray of shape (n, p)
         """
-        places = self._kept("number")
-        means = np.array([self.columns[place].mean for place in places])
-        numbers = rows[:, places]
-        numbers = np.where(np.isnan(numbers), means, numbers)
-        numbers -= means
-        numbers /= np.array([self.columns[place].scale for place in places])
-        parts = [numbers]
+        parts = []
+        for kind in _NUMERIC:
+            places = self._kept(kind)
+            if not places:
+                continue
+            means = np.concatenate([self.columns[place].means for place in places])
+            numbers = numbers_of(rows[:, places], kind)
+            numbers = np.where(np.isnan(numbers), means, numbers)
+            numbers -= means
+            numbers /= np.concatenate([self.columns[place].scales for place in places])
+            parts.append(numbers)
+        incomplete = [place for place in self._kept(*_NUMERIC) if self.columns[place].incomplete]
+        parts.append(np.isnan(rows[:, incomplete]).astype(np.float64))
         for place in self._kept("text"):
             values = self.columns[place].values
             order = np.argsort(np.array(values, dtype=object), kind="stable")
             parts.append((rows[:, place, np.newaxis] == order).astype(np.float64))
         return np.ascontiguousarray(np.hstack(parts))
 
-    def preparation(self) -> ColumnTransformer:
+    def preparation(self) -> TablePreparation:
         """Return the fitted transformer of the table's columns into features.
 
         Returns
         -------
-        ColumnTransformer
+        TablePreparation
         """
-        numeric = [self.columns[place] for place in self._kept("number")]
-        nominal = {
-            self.columns[place].name: sorted(self.columns[place].values) for place in self._kept("text")
-        }
-        frame = pd.DataFrame(
-            {column.name: np.zeros(2) for column in numeric}
-            | {name: np.array([values[0]] * 2, dtype=object) for name, values in nominal.items()}
+        kept = [self.columns[place] for place in sorted(self._kept(*_NUMERIC, "text"))]
+        found = TablePreparation(
+            {column.name: column.kind for column in kept},
+            {column.name: column.reading for column in kept if column.reading is not None},
+            self.missing,
+            self.left_out,
         )
-        names = [self.columns[place].name for place in sorted(self._kept("number") + self._kept("text"))]
-        found = column_preparation([column.name for column in numeric], nominal).fit(frame[names])
-        if numeric:
-            imputer, scaler = (step for _, step in found.named_transformers_["numbers"].steps)
-            means, scales = np.array([(column.mean, column.scale) for column in numeric]).T
+        # Fitted to a frame with the same values and gaps, it needs the other means and deviations only.
+        n_rows = max([2, *(len(column.values) for column in kept)])
+        frame = {
+            column.name: np.resize(np.array(column.values or [0.0], dtype=object), n_rows) for column in kept
+        }
+        for column in kept:
+            if column.kind != "text":
+                frame[column.name] = np.zeros(n_rows)
+                frame[column.name][0] = np.nan if column.incomplete else 0.0
+        found.fit(pd.DataFrame(frame))
+        for kind, part in zip(_NUMERIC, ("numbers", "dates", "times"), strict=True):
+            columns = [self.columns[place] for place in self._kept(kind)]
+            if not columns:
+                continue
+            *_, imputer, scaler = (step for _, step in found.transformer_.named_transformers_[part].steps)
+            means, scales = (
+                np.concatenate([getattr(one, name) for one in columns]) for name in ("means", "scales")
+            )
             imputer.statistics_ = means.copy()
             scaler.mean_, scaler.scale_, scaler.var_ = means.copy(), scales.copy(), np.square(scales)
             scaler.n_samples_seen_ = self.n_rows
@@ -208,9 +244,9 @@ class StoredTable:
         Examples
         """
         frame: dict[str, Any] = {}
-        for place in sorted(self._kept("number") + self._kept("text")):
+        for place in sorted(self._kept(*_NUMERIC, "text")):
             column = self.columns[place]
-            if column.kind == "number":
+            if column.kind != "text":
                 frame[column.name] = rows[:, place]
             else:
                 known = np.array([*column.values, None], dtype=object)
@@ -231,248 +267,27 @@ class StoredTable:
             target=self.target,
             first_row=self.first_row,
             notes=tuple(self.notes),
+            columns=Columns(
+                {column.name: column.kind for column in self.columns},
+                {column.name: column.reading for column in self.columns if column.reading is not None},
+                missing=self.missing,
+            ),
+            left_out=self.left_out,
         )
 
 
-def store_table(
-    scan: Scan,
-    write: Callable[[Array], None],
-    *,
-    weight: str | None = None,
-    max_categories: int = 100,
-    max_rows: int = 20_000,
-    progress: ReadProgress | None = None,
-) -> StoredTable:
-    """Store the labelled rows of a scanned table as numbers, and learn how its columns are prepared.
-
-    The preparation is the same as that of a table in memory: all rows are seen, none is held.
-
-    Parameters
-    ----------
-    scan : Scan
-        The table and what its columns hold. Dates, and what is neither number nor text, are left out.
-    write : callable (ndarray of shape (n, d + 3))
-        Called with the numbers of some rows at a time.
-    weight : str or None
-        The column with the row weights, which then is no feature; rows of weight zero are left out.
-    max_categories : int
-        The most different values of a column of texts.
-    max_rows : int
-        The most rows that are read at a time.
-    progress : callable or None
-        Called with the number of rows read so far, and the share of the file.
-
-    Returns
-    -------
-    StoredTable
-
-    Raises
-    ------
-    ValueError
-        If no column is left, a weight is missing or negative, or a class has rows of weight zero only.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from polymargin.tables import open_table, scan_table
-    >>> file = Path(tempfile.mkdtemp()) / "fruit.csv"
-    >>> _ = file.write_text("weight,colour,fruit\\n150,green,apple\\n120,,orange\\n,red,apple\\n")
-    >>> rows = []
-    >>> stored = store_table(scan_table(open_table(file)), rows.append)
-    >>> rows[0]
-    array([[150.,   0.,   0.,   1.,   0.],
-           [120.,  nan,   1.,   1.,   1.],
-           [ nan,   1.,   0.,   1.,   2.]])
-    >>> stored.features(rows[0][:, :2]).round(2)
-    array([[ 1.22,  1.  ,  0.  ],
-           [-1.22,  0.  ,  0.  ],
-           [ 0.  ,  0.  ,  1.  ]])
-    """
-    check_weight(scan, weight)
-    kinds: dict[str, Kind] = {
-        name: kind for name, kind in scan.kinds.items() if kind in ("number", "text") and name != weight
-    }
-    if not kinds:
-        raise ValueError(_nothing_to_learn_from(scan, list(notes_on_dates(scan))))
-    reader = _Reader(scan, kinds, weight, max_categories)
-    looks = _Looks(list(kinds), [kind == "number" for kind in kinds.values()])
-    n_rows, weights = 0, 0.0
-    counts = np.zeros(len(reader.classes), dtype=np.int64)
-    for rows in _together(reader.rows(max_rows, progress), len(kinds) + 3):
-        looks.add(rows)
-        counts += np.bincount(rows[:, -3].astype(np.intp), minlength=counts.size)
-        weights += float(rows[:, -2].sum())
-        n_rows += len(rows)
-        write(rows)
-    if not counts.all():
-        raise ValueError(
-            f"all rows of the class {reader.classes[int(counts.argmin())]!r} have the weight zero; remove them"
-        )
-    columns = [_column(name, kind, place, looks, reader) for place, (name, kind) in enumerate(kinds.items())]
-    notes = [*notes_on_rows(scan, scan.label_counts, reader.infinite), *notes_on_dates(scan)]
-    for place, column in enumerate(columns):
-        if column.kind == "text" and column.name in scan.first_texts:
-            notes += notes_on_numbers(column.name, scan.first_texts[column.name][1])
-        if column.left_out is not None:
-            notes.append(f"column {column.name!r} is left out: {column.left_out}")
-        elif column.kind == "number" and looks.rises[place] and n_rows >= NAMED_ROWS:
-            notes.append(note_on_rising(column.name))
-    if all(column.left_out is not None for column in columns):
-        raise ValueError(_nothing_to_learn_from(scan, notes))
-    return StoredTable(
-        scan.table.name,
-        scan.target,
-        f"file {scan.table.path.name}",
-        scan.table.first_row,
-        n_rows,
-        reader.classes,
-        counts.tolist(),
-        columns,
-        weight,
-        weights / n_rows,
-        sum(scan.unlabelled.values()),
-        notes,
-    )
+_NUMERIC: tuple[Kind, ...] = ("number", "date", "time")
 
 
-def _nothing_to_learn_from(scan: Scan, notes: list[str]) -> str:
-    reasons = "; ".join(notes) or f"there is only the target {scan.target!r}"
-    return f"{scan.table.name} has no column to learn from: {reasons}"
+def numbers_of(columns: Array, kind: Kind) -> Array:
+    """Return stored columns of numbers as they are, of dates their features, shape (n, p)."""
+    return columns if kind == "number" else _date_features(columns, kind)
 
 
-class _Reader:
-    """Reads a table as rows of numbers."""
-
-    def __init__(self, scan: Scan, kinds: dict[str, Kind], weight: str | None, most: int) -> None:
-        self._scan, self._kinds, self._weight, self._most = scan, kinds, weight, most
-        labels = typed_labels(scan.label_counts)
-        self.classes: list[Any] = np.unique(list(labels.values())).tolist()
-        self._index = {text: self.classes.index(label) for text, label in labels.items()}
-        self.infinite: dict[str, int] = {}
-        #: The code of every text, as far as there are not too many of a column.
-        self.codes: dict[str, dict[str, int]] = {name: {} for name, kind in kinds.items() if kind == "text"}
-
-    def rows(self, max_rows: int, progress: ReadProgress | None) -> Iterator[Array]:
-        """Yield the labelled rows of positive weight."""
-        scan = self._scan
-        read: dict[str, Kind] = dict(self._kinds)
-        if self._weight is not None:
-            read[self._weight] = scan.kinds[self._weight]
-        for batch in scan.table.batches([*read, scan.target], max_rows):
-            found = label_texts(batch.cells.column(scan.target)).dictionary_encode()
-            known = np.array([self._index.get(text, -1) for text in found.dictionary.to_pylist()] + [-1])
-            index = known[found.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
-            labelled = np.flatnonzero(index >= 0)
-            if labelled.size:
-                numbers = batch.start + labelled
-                cells = batch.cells.take(pa.array(labelled))
-                frame = frame_of(scan.table, cells, read, numbers, self.infinite)
-                weights = np.ones(labelled.size)
-                if self._weight is not None:
-                    weights = checked_weights(scan, frame.pop(self._weight), numbers)
-                columns = [self._numbers(frame[name], kind) for name, kind in self._kinds.items()]
-                rows = np.column_stack([*columns, index[labelled], weights, numbers])
-                yield rows[weights > 0.0]
-            if progress is not None:
-                progress(batch.start + batch.cells.num_rows, batch.share)
-
-    def _numbers(self, column: pd.Series, kind: Kind) -> Array:
-        """Return a column as numbers: texts as their codes, NaN for what is missing or has no code."""
-        if kind == "number":
-            return column.to_numpy()
-        places, different = pd.factorize(column.to_numpy())
-        codes = self.codes[str(column.name)]
-        for text in different:
-            if text not in codes and len(codes) <= self._most:  # one more than there may be: too many
-                codes[text] = len(codes)
-        known = np.array([codes.get(text, np.nan) for text in different] + [np.nan], dtype=np.float64)
-        return known[places]
+def _date_features(columns: Array, kind: Kind) -> Array:
+    made = [DATE_FEATURES[kind].transform(columns[:, [place]]) for place in range(columns.shape[1])]
+    return np.hstack(made)
 
 
-class _Looks:
-    """What is learned of the columns as rows pass by, for all columns of numbers at once."""
-
-    def __init__(self, names: list[str], numeric: list[bool]) -> None:
-        self.names = names
-        d = len(names)
-        self.n_rows = 0
-        self.count, self.mean, self.squares = np.zeros(d), np.zeros(d), np.zeros(d)
-        self.low, self.high = np.full(d, np.inf), np.full(d, -np.inf)
-        #: The least and the largest difference between the number and that of the row.
-        self.ahead, self.behind = np.full(d, -np.inf), np.full(d, np.inf)
-        self.rises = np.array(numeric)
-        self._last: Array = np.full(d, -np.inf)
-
-    def add(self, rows: Array) -> None:
-        """Learn from rows that follow the last ones."""
-        X, numbers = rows[:, :-3], rows[:, -1:]
-        here = ~np.isnan(X)
-        count = here.sum(axis=0)
-        mean = np.where(here, X, 0.0).sum(axis=0) / np.maximum(count, 1)
-        squares = np.square(np.where(here, X - mean, 0.0)).sum(axis=0)
-        together = np.maximum(self.count + count, 1)
-        shift = mean - self.mean
-        # Sums of squares about two means become one about the mean of all (Chan, Golub and LeVeque, 1983).
-        self.squares += squares + np.square(shift) * self.count * count / together
-        self.mean += shift * count / together
-        self.count += count
-        self.low = np.minimum(self.low, np.where(here, X, np.inf).min(axis=0))
-        self.high = np.maximum(self.high, np.where(here, X, -np.inf).max(axis=0))
-        difference = X - numbers
-        self.ahead = np.maximum(self.ahead, np.where(here, difference, -np.inf).max(axis=0))
-        self.behind = np.minimum(self.behind, np.where(here, difference, np.inf).min(axis=0))
-        if self.rises.any():
-            rising = (np.diff(X, axis=0, prepend=self._last[np.newaxis]) > 0).all(axis=0)
-            self.rises &= rising & (np.floor(X) == X).all(axis=0)
-            self._last = X[-1]
-        self.n_rows += len(rows)
-
-
-def _column(name: str, kind: Kind, place: int, looks: _Looks, reader: _Reader) -> StoredColumn:
-    """Return what was learned of a column, and why it is left out, if it is."""
-    if kind == "text":
-        values = tuple(reader.codes[name])
-        reason = _wrong_with_texts(len(values), int(looks.count[place]), looks.n_rows, name, reader)
-        return StoredColumn(name, kind, reason, values=() if reason else values)
-    reason = None
-    if not looks.low[place] < looks.high[place]:
-        reason = "it is empty" if not looks.count[place] else "it is constant"
-    elif looks.count[place] == looks.n_rows >= NAMED_ROWS and looks.ahead[place] == looks.behind[place]:
-        reason = "it counts the rows"
-    n, mean, variance = looks.n_rows, float(looks.mean[place]), float(looks.squares[place]) / looks.n_rows
-    # As scikit-learn has it: a deviation that is nothing but rounding is none.
-    rounding = n * np.finfo(np.float64).eps * variance + (n * mean * np.finfo(np.float64).eps) ** 2
-    return StoredColumn(name, kind, reason, mean, float(np.sqrt(variance)) if variance > rounding else 1.0)
-
-
-def _wrong_with_texts(n_values: int, n_known: int, n_rows: int, name: str, reader: _Reader) -> str | None:
-    if n_values == 0 or (n_values == 1 and n_known == n_rows):
-        return "it is empty" if n_values == 0 else "it is constant"
-    if n_values == n_known >= NAMED_ROWS and n_values <= reader._most:
-        return "it has a different text in every row, like an identifier"
-    if n_values > reader._most:
-        reason = f"it has more than {reader._most} different texts (--max-categories); group them"
-        if name in reader._scan.first_texts:
-            row, text = reader._scan.first_texts[name]
-            reason += f", or, if it should hold numbers, correct {text!r} in {reader._scan.table.row(row)}"
-        return reason
-    return None
-
-
-def _together(parts: Iterator[Array], width: int) -> Iterator[Array]:
-    """Yield the same rows, always so many at a time, and what is left."""
-    held: list[Array] = []
-    n_held = 0
-    for part in parts:
-        held.append(part)
-        n_held += len(part)
-        if n_held < _ROWS_TOGETHER:
-            continue
-        rows = np.concatenate(held)
-        n_whole = len(rows) // _ROWS_TOGETHER * _ROWS_TOGETHER
-        for start in range(0, n_whole, _ROWS_TOGETHER):
-            yield rows[start : start + _ROWS_TOGETHER]
-        held, n_held = [rows[n_whole:]], len(rows) - n_whole
-    if n_held:
-        yield np.concatenate([np.empty((0, width)), *held])
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -22,6 +22,38 @@ from polymargin._output import replacing
 Format = Literal["csv", "parquet", "json"]
 
 Write = Callable[[pa.RecordBatch], None]
+#: Names of files that people would take for something else than what is in them.
+_NOT_WRITTEN = (
+    *(
+        ".xlsx",
+        ".xls",
+        ".xlsm",
+        ".xlsb",
+        ".ods",
+        ".json",
+        ".tsv",
+        ".html",
+        ".xml",
+        ".zip",
+        ".bz2",
+        ".xz",
+        ".zst",
+    ),
+    *(
+        ".feather",
+        ".arrow",
+        ".ipc",
+        ".orc",
+        ".avro",
+        ".pkl",
+        ".sqlite",
+        ".db",
+        ".sav",
+        ".dta",
+        ".skops",
+        ".onnx",
+    ),
+)
 
 
 def format_of(path: Path | None) -> Format:
@@ -36,6 +68,11 @@ def format_of(path: Path | None) -> Format:
     -------
     {"csv", "parquet", "json"}
 
+    Raises
+    ------
+    ValueError
+        If it is the name of another kind of file.
+
     Examples
     --------
     >>> format_of(Path("a.parquet")), format_of(Path("a.jsonl.gz")), format_of(Path("a.csv.gz")), format_of(None)
@@ -44,6 +81,9 @@ def format_of(path: Path | None) -> Format:
     endings = [] if path is None else [ending.lower() for ending in path.suffixes]
     if ".parquet" in endings or ".pq" in endings:
         return "parquet"
+    other = next((ending for ending in endings[-1:] if ending in _NOT_WRITTEN), None)
+    if other is not None:
+        raise ValueError(f"{other} files are not written: name a .csv, .csv.gz, .jsonl or .parquet file")
     return "json" if ".jsonl" in endings or ".ndjson" in endings else "csv"
 
 

@@ -1,47 +1,20 @@
-"""Preparation of the columns of a frame for a kernel, and the columns of a file that a fitted model needs."""
+"""The columns of a file that a fitted model needs, batch by batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from polymargin._preparation import column_preparation
-from polymargin.tables._cells import Kind, holds_texts
+from polymargin.tables._cells import Kind
 from polymargin.tables._examples import frame_of
 from polymargin.tables._files import Batch, Table
-
-
-def preparation(frame: pd.DataFrame) -> ColumnTransformer:
-    """Return the transformer that makes the columns of a frame fit for a kernel, not fitted.
-
-    Numbers: missing values to the mean, then standardised. Texts: one indicator for every value; a missing value, and
-    one that is not in the frame, has none. Other columns of a frame that it is given later are ignored.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Columns of numbers, and of texts.
-
-    Returns
-    -------
-    ColumnTransformer
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"size": [1.0, 3.0, np.nan], "colour": np.array(["red", None, "blue"], dtype=object)})
-    >>> preparation(frame).fit_transform(frame).round(2)
-    array([[-1.22,  0.  ,  1.  ],
-           [ 1.22,  0.  ,  0.  ],
-           [ 0.  ,  1.  ,  0.  ]])
-    """
-    nominal = {name: sorted(frame[name].dropna().unique()) for name in frame if holds_texts(frame[name])}
-    return column_preparation([name for name in frame if name not in nominal], nominal)
+from polymargin.tables._table_preparation import TablePreparation
 
 
 class TableReader:
@@ -50,8 +23,8 @@ class TableReader:
     Parameters
     ----------
     model : estimator
-        A fitted classifier or pipeline. If it starts with a `ColumnTransformer`, the columns that go to an encoder of
-        categories are read as texts; all others are read as numbers.
+        A fitted classifier or pipeline. If it starts with a `TablePreparation`, columns are read as in its training; if
+        with a `ColumnTransformer`, those that go to an encoder of categories as texts, all others as numbers.
 
     Attributes
     ----------
@@ -63,7 +36,10 @@ class TableReader:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self.kinds = _kinds(model)
+        first = model.steps[0][1] if isinstance(model, Pipeline) else model
+        self.kinds = _kinds(first)
+        known = isinstance(first, TablePreparation)
+        self._readings, self._missing = (first.readings or {}, first.missing) if known else ({}, ())
         self.infinite: dict[str, int] = {}
 
     def columns(self, table: Table, besides: Sequence[str] = ()) -> list[str]:
@@ -129,18 +105,20 @@ class TableReader:
             The same rows as they stand in the file, with the columns in `besides`.
         """
         names = self.columns(table, besides)
+        table.dialect = replace(table.dialect, missing=(*table.dialect.missing, *self._missing))
         kinds: dict[str, Kind] = self.kinds or dict.fromkeys(names, "number")
         read = set(names)
         others = [name for name in dict.fromkeys(besides) if name not in read]
         for batch in table.batches([*names, *others], max_rows):
             rows = np.arange(batch.start, batch.start + batch.cells.num_rows)
-            frame = frame_of(table, batch.cells, kinds, rows, self.infinite)
+            frame = frame_of(table, batch.cells, kinds, rows, self.infinite, self._readings)
             yield (frame if self.kinds else frame.to_numpy()), batch
 
 
-def _kinds(model: Any) -> dict[str, Kind]:
-    """Return the columns a model was fitted on and what they hold."""
-    first = model.steps[0][1] if isinstance(model, Pipeline) else model
+def _kinds(first: Any) -> dict[str, Kind]:
+    """Return the columns that the first step of a model was fitted on and what they hold."""
+    if isinstance(first, TablePreparation):
+        return dict(first.columns)
     if isinstance(first, ColumnTransformer):
         return {
             str(name): "text" if _encodes(part) else "number"
@@ -148,7 +126,7 @@ def _kinds(model: Any) -> dict[str, Kind]:
             if not (isinstance(part, str) and part == "drop")
             for name in names
         }
-    return {str(name): "number" for name in getattr(model, "feature_names_in_", ())}
+    return {str(name): "number" for name in getattr(first, "feature_names_in_", ())}
 
 
 def _encodes(part: Any) -> bool:
