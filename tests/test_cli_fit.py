@@ -337,7 +337,7 @@ def test_folds_against_scikit_learn(tmp_path, folder):
     )
     quality = json.loads(result.stdout)["quality"]
     scan = tables.scan_table(tables.open_table(folder / "flowers.csv"))
-    data = tables.choose_features(tables.read_examples(scan), scan)
+    data = tables.choose_features(tables.read_examples(scan))
     model = LSSVMClassifier(decoding="bayes", kernel="linear", random_state=0)
     pipeline = Pipeline([("prepare", tables.preparation(data.frame)), ("classifier", model)])
     folds = StratifiedKFold(5, shuffle=True, random_state=0)

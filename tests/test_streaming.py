@@ -43,7 +43,15 @@ def classifier(**options):
 
 
 def task(data, folder, **options):
-    given = {"target": None, "drop": (), "weight": None, "max_categories": 100, "seed": 0, "memory": None}
+    given = {
+        "target": None,
+        "drop": (),
+        "use": (),
+        "weight": None,
+        "max_categories": 100,
+        "seed": 0,
+        "memory": None,
+    }
     given |= {"classifier": classifier()} | options
     return Task(str(data), Path(folder) / "a.model", None, **given)
 

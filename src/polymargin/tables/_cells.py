@@ -67,13 +67,16 @@ class NotRead(ValueError):
 def kind_of(type_: pa.DataType) -> Kind:
     """Return what a column of this Arrow type holds; texts may turn out to be numbers or dates, and dates times.
 
+    Categories are texts, also if they are called by numbers.
+
     Examples
     --------
-    >>> kind_of(pa.dictionary(pa.int8(), pa.string())), kind_of(pa.bool_()), kind_of(pa.timestamp("s"))
+    >>> kind_of(pa.dictionary(pa.int8(), pa.int64())), kind_of(pa.bool_()), kind_of(pa.timestamp("s"))
     ('text', 'number', 'date')
     """
     if pa.types.is_dictionary(type_):
-        return kind_of(type_.value_type)
+        kind = kind_of(type_.value_type)
+        return "text" if kind == "number" else kind
     if is_text(type_):
         return "text"
     if pa.types.is_date(type_) or pa.types.is_timestamp(type_):

@@ -126,8 +126,8 @@ def looks_like_data(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str 
         for name, cell in zip(names, row, strict=False):
             if name and name == cell.strip() and name not in numeric:
                 again.setdefault(name, number)
-    # A single column may well be called like one of its values.
-    if again and 2 * len(again) >= len({name for name in names if name} - set(numeric)):
+    # A column or two may well be called like one of their values.
+    if again and 2 * len(again) > len({name for name in names if name} - set(numeric)):
         name, number = next(iter(again.items()))
         return f"the value {name!r} of row {number} again"
     return None

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from polymargin.tables._cells import Kind, kind_of, texts
+from polymargin.tables._cells import Kind
 from polymargin.tables._dialect import Dialect
 from polymargin.tables._examples import frame_of
 from polymargin.tables._files import Table
@@ -106,18 +106,10 @@ def _arrow_cells(frame: Any, place: int) -> pa.Array:
 
 
 def _of_pandas(column: pd.Series) -> pa.Array:
-    if (
-        isinstance(column.dtype, pd.CategoricalDtype)
-        and kind_of(pa.array(column.cat.categories).type) != "text"
-    ):
-        # What somebody has called categories are no numbers.
-        names = texts(pa.array(column.cat.categories)).to_pylist()
-        return pa.array([None if code < 0 else names[code] for code in column.cat.codes], pa.string())
     try:
         cells = pa.array(column, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError):
         # Texts beside numbers, and types of pandas that Arrow does not know.
-        cells = pa.array(
-            [None if missing else str(value) for value, missing in zip(column, column.isna(), strict=True)]
-        )
+        texts = [None if missing else str(value) for value, missing in zip(column, column.isna(), strict=True)]
+        cells = pa.array(texts, pa.string())
     return cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells

@@ -102,10 +102,10 @@ class ColumnLook:
         missing: tuple[str, ...] = MISSING_NUMBER,
     ) -> None:
         self._missing = missing
-        self._of_texts = kind_of(type_) == "text"
-        self.kind: Kind = "number" if self._of_texts else kind_of(type_)
+        self.of_texts = is_text(type_)
+        self.kind: Kind = "number" if self.of_texts else kind_of(type_)
         #: The decimal marks, and formats of dates, in which all texts so far can be read.
-        self.decimals = list(decimals) if self._of_texts else ["."]
+        self.decimals = list(decimals) if self.of_texts else ["."]
         self.formats: list[str] | None = None
         self.first_text: tuple[int, str] | None = None
         self.numbering = Numbering(name)
@@ -143,7 +143,7 @@ class ColumnLook:
     def _as_dates(self, start: int, cells: pa.Array) -> None:
         self.numbering.active = False
         values = None
-        if not self._of_texts:
+        if not self.of_texts:
             values = days(cells)
         else:
             if self.formats is None:
@@ -176,7 +176,8 @@ def look_at(looks: Mapping[str, ColumnLook], missing: tuple[str, ...] = ()) -> C
     """
     readings: dict[str, Reading] = {}
     notes: dict[str, str] = {}
-    comma = any(look.kind == "number" and look.decimals == [","] for look in looks.values())
+    marks = [look.decimals for look in looks.values() if look.kind == "number" and look.of_texts]
+    comma = [","] in marks and ["."] not in marks
     for name, look in looks.items():
         if look.kind == "number" and "," in look.decimals and (comma or look.decimals == [","]):
             readings[name] = ","

@@ -238,6 +238,8 @@ def _column(
     n_known = int(looks.count[places][0])
     if kind == "text":
         values = tuple(reader.codes[name])
+        if len(values) > reader.most:  # not all of them are known
+            n_known = looks.n_rows + 1
         reason = reason_against_texts(len(values), n_known, looks.n_rows, reader.most)
         return StoredColumn(name, kind, reason, values=() if reason else values)
     low, high = (looks.low[places][0], looks.high[places][0]) if n_known else (np.nan, np.nan)
