@@ -120,6 +120,7 @@ def test_columns_of_every_type(frame):
     assert_allclose(named["day in words_season_sin"], standardised(season), atol=1e-9)
     hours = np.sin(2 * np.pi * np.array(resized(0.25, 0.75)))
     assert_allclose(named["moment_hour_sin"], standardised(hours), atol=1e-9)
+    assert not named["moment_hour_cos"].any()  # it is zero at six, in the morning and in the evening
     assert "when_hour_sin" not in named
 
 

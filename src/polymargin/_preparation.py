@@ -200,8 +200,9 @@ class DateFeatures(TransformerMixin, BaseEstimator):
         features = [days]
         for period in PERIODS[: 2 + self.time_of_day]:
             # The day of the week is that of the whole day.
-            angle = (np.floor(days) if period == 7.0 else days) * (2.0 * np.pi / period)
-            features += [np.sin(angle), np.cos(angle)]
+            angle = np.mod(np.floor(days) if period == 7.0 else days, period) * (2.0 * np.pi / period)
+            # What is left of a zero by rounding errors must not be taken for a feature, and standardised.
+            features += [np.sin(angle).round(12), np.cos(angle).round(12)]
         return np.stack(features, axis=2).reshape(len(days), -1)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[np.object_]:

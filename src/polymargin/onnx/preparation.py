@@ -68,7 +68,6 @@ def _convert_dates(scope: Any, operator: Any, container: Any) -> None:
     features = [days]
     for period in PERIODS[: 2 + dates.time_of_day]:
         whole = graph.op("Floor", days) if period == 7.0 else days
-        # onnxruntime has sine and cosine in double precision for small angles at least.
         angle = (whole - graph.op("Floor", whole / period) * period) * (2.0 * np.pi / period)
         features += [graph.op("Sin", angle), graph.op("Cos", angle)]
     # Feature by feature; they are wanted column by column.

@@ -319,7 +319,12 @@ def _values(cells: pa.Array, kind: Kind, reading: str | None, dialect: Dialect) 
     missing = dialect.missing_numbers
     if kind == "number":
         return numbers(cells, dialect.decimal or reading or ".", missing)
-    return days(cells, reading or ISO, missing)
+    try:
+        return days(cells, reading or ISO, missing)
+    except NotRead:
+        if reading in (None, ISO):
+            raise
+        return days(cells, ISO, missing)  # which has no other meaning
 
 
 def _among_others(table: Table, found: NotRead, name: str, kind: Kind) -> str:
