@@ -58,7 +58,8 @@ def test_a_spreadsheet_of_an_office(export, tmp_path):
     assert found["classes"] == ["Salziges", "Süßes"]
     assert any("read as cp1252" in note for note in found["notes"])
     # The same rows from stdin, in another order of the columns and as an American would write them.
-    frame = pd.read_csv(io.BytesIO(export), sep=";", encoding="cp1252", decimal=",", thousands=".", na_values="-")
+    german = {"sep": ";", "encoding": "cp1252", "decimal": ",", "thousands": ".", "na_values": "-"}
+    frame = pd.read_csv(io.BytesIO(export), dtype={"Datum": str}, **german)
     frame["Datum"] = [f"{text[6:]}-{text[3:5]}-{text[:2]}" for text in frame["Datum"]]
     american = frame[frame.columns[::-1]].to_csv(index=False)
     ours = run("predict", model, path, "--keep", "Kunden-ID")
@@ -89,14 +90,18 @@ def test_a_file_without_a_header(tmp_path):
     done = run("fit", "-", *QUICK, "-o", model, "--no-header", "--json", stdin=path.read_text())
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["columns"] == {"x1": "number", "x2": "number"}
-    again = run("predict", model, "-", "--no-header", "--score", "-o", tmp_path / "o.csv", stdin=path.read_text())
+    again = run(
+        "predict", model, "-", "--no-header", "--score", "-o", tmp_path / "o.csv", stdin=path.read_text()
+    )
     assert "40 rows: accuracy" in again.stdout
     assert run("fit", "-", *QUICK, stdin="").exit_code == 2
 
 
 def test_words_for_missing_values_are_kept_with_the_model(tmp_path):
     path, model = tmp_path / "t.csv", tmp_path / "m.model"
-    path.write_text("a,b,y\n" + "".join(f"{i * i % 17 if i % 5 else 'n/m'},{i % 7},{'uv'[i % 2]}\n" for i in range(40)))
+    path.write_text(
+        "a,b,y\n" + "".join(f"{i * i % 17 if i % 5 else 'n/m'},{i % 7},{'uv'[i % 2]}\n" for i in range(40))
+    )
     done = run("fit", path, *QUICK, "-o", model, "--missing", "n/m", "--json")
     assert json.loads(done.stdout)["columns"] == {"a": "number", "b": "number"}
     assert run("predict", model, path, "-o", tmp_path / "o.csv").exit_code == 0
@@ -118,7 +123,20 @@ def test_formats_that_are_not_written(export, tmp_path, ending):
 def test_compare_and_bench_read_in_the_same_way(export, tmp_path):
     path = tmp_path / "export.csv"
     path.write_bytes(export)
-    options = ["-c", "one-vs-all", "-d", "argmax", "-k", "linear", "-r", "1", "--drop", "Rabatt", "--sample", "40"]
+    options = [
+        "-c",
+        "one-vs-all",
+        "-d",
+        "argmax",
+        "-k",
+        "linear",
+        "-r",
+        "1",
+        "--drop",
+        "Rabatt",
+        "--sample",
+        "40",
+    ]
     done = run("compare", path, *options, "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)

@@ -431,7 +431,7 @@ def test_without_a_library_for_gpus(monkeypatch):
     for name in ("torch", "cupy"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(
-        ImportError, match=r'needs a library that computes on GPUs: install torch \(pip install "poly'
+        ImportError, match=r"needs a library that computes on GPUs: install torch \(polymargin's gpu extra"
     ):
         resolve_device("cuda")
     with pytest.raises(ImportError, match="arrays of torch need torch"):

@@ -198,7 +198,9 @@ def _load(data: str, target: str | None, dialect: Dialect, **options: Any) -> tu
     """Return the rows with the columns that `fit` would use, and what is to be known of them."""
     from polymargin import datasets, tables
 
-    plain = dialect == tables.Dialect() and not any((target, *options["drop"], *options["use"], options["sample"]))
+    plain = dialect == tables.Dialect() and not any(
+        (target, *options["drop"], *options["use"], options["sample"])
+    )
     if plain and not names_file(data):
         return datasets.load(data), []  # all of its columns, as it is
     examples = load_examples(data, target, dialect=dialect, **options)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 from sklearn.compose import ColumnTransformer
+from sklearn.impute import MissingIndicator
 from sklearn.pipeline import Pipeline
 
+from polymargin._preparation import DateFeatures
 from polymargin.densities._base import DensityClassifier
 from polymargin.estimators.kernel_logistic import KernelLogisticClassifier
 from polymargin.inspection.members import training_rows
@@ -108,6 +110,8 @@ def _random_columns(model: Any, inputs: list[Any], n_rows: int, random: Any) -> 
     for part, columns in column_parts(first):
         for step in part if isinstance(part, Pipeline) else [part]:
             texts |= dict(zip(columns, getattr(step, "categories_", ()), strict=False))
+        if isinstance(part, MissingIndicator):  # which knows nothing of the numbers
+            continue
         spreads |= dict(zip(columns, np.transpose(_spread(part, len(columns))), strict=True))
     found = {}
     for place, ((name, _), given) in enumerate(zip(initial_types(model), inputs, strict=True)):
@@ -129,6 +133,9 @@ def _spread(model: Any, n_columns: int) -> tuple[Array, Array]:
     for step in steps:
         for names in (("mean_", "scale_"), ("center_", "scale_"), ("data_min_", "data_range_")):
             middle, spread = (np.asarray(getattr(step, name, None)) for name in names)
+            if isinstance(steps[0], DateFeatures) and middle.ndim == 1:  # of several, the first is the day
+                width = len(middle) // n_columns
+                middle, spread = middle[::width], spread[::width]
             if middle.shape == spread.shape == (n_columns,):
                 return (middle + 0.5 * spread, 0.3 * spread) if names[0] == "data_min_" else (middle, spread)
     rows = _training_rows(steps[0])

@@ -110,6 +110,8 @@ def _of_pandas(column: pd.Series) -> pa.Array:
         cells = pa.array(column, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError):
         # Texts beside numbers, and types of pandas that Arrow does not know.
-        texts = [None if missing else str(value) for value, missing in zip(column, column.isna(), strict=True)]
+        texts = [
+            None if missing else str(value) for value, missing in zip(column, column.isna(), strict=True)
+        ]
         cells = pa.array(texts, pa.string())
     return cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
