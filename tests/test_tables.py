@@ -150,7 +150,7 @@ def test_parquet_types(tmp_path):
         "empty",
         "view",
     ]
-    assert data.frame.iloc[1].tolist()[:6] == [2.0, 0.0, 2.5, "blue", "8", 18263.0]
+    assert data.frame.iloc[1].tolist()[:6] == [2.0, 0.0, 2.5, "blue", 8.0, 18263.0]
     assert "2 of 4 rows have no label in 'label' and are left out" in data.notes[0]
 
 

@@ -41,6 +41,9 @@ __all__ = ["command"]
 
 #: Of models whose time grows with the cube of the rows: from here on it is long enough to say so.
 _MANY_ROWS = 10_000
+#: What the library advises where memory does not suffice for a search, and what commands have instead.
+_IN_PYTHON = "give C and gamma, or select them on fewer rows"
+_IN_SHELL = "learn from a sample (--sample 10000), or choose --model auto, which takes any number of rows"
 #: How many of the columns that matter most are named.
 _NAMED_COLUMNS = 5
 #: How many of the columns that are left out are named.
@@ -246,7 +249,7 @@ def _check_rows(model: str) -> Callable[[int], None]:
             _memory.require(
                 48.0 * n_rows**2,
                 f"--model {model} on {n_rows} rows",
-                "learn from a sample (--sample 10000), or choose --model auto, which takes any number of rows",
+                _IN_SHELL,
             )
             if n_rows > _MANY_ROWS:
                 note(
@@ -301,8 +304,11 @@ def _fitted(classifier: Any, examples: Examples) -> Any:
     pipeline = Pipeline([("prepare", preparation_of(examples)), ("classifier", classifier)])
     given = {"sample_weight": examples.weights, "groups": examples.groups}
     given = {f"classifier__{name}": values for name, values in given.items() if values is not None}
-    with logged():
-        pipeline.set_params(classifier__verbose=1).fit(examples.frame, examples.labels, **given)
+    try:
+        with logged():
+            pipeline.set_params(classifier__verbose=1).fit(examples.frame, examples.labels, **given)
+    except MemoryError as error:
+        raise MemoryError(str(error).replace(_IN_PYTHON, _IN_SHELL)) from error
     return pipeline.set_params(classifier__verbose=0)
 
 

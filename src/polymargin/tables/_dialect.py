@@ -111,7 +111,7 @@ def looks_like_data(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str 
     --------
     >>> looks_like_data(["5.1", "3.5", "setosa"], [["4.9", "3.0", "setosa"]])
     'the numbers 5.1, 3.5'
-    >>> looks_like_data(["yes", "no"], [["no", "no"]])
+    >>> looks_like_data(["yes", "no"], [["no", "no"], ["yes", "no"]])
     "the value 'no' of row 2 again"
     >>> looks_like_data(["name", "1990", "2000"], [["name 1", "1", "2"]]) is None
     True

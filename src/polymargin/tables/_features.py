@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from polymargin.tables._cells import holds_texts
+from polymargin.tables._cells import Kind, holds_texts
 from polymargin.tables._examples import Examples
 from polymargin.tables._identifiers import NAMED_ROWS, Numbering
 from polymargin.tables._looks import Columns
@@ -69,7 +69,9 @@ def choose_features(
 
 def columns_of(frame: pd.DataFrame) -> Columns:
     """Return what columns of numbers and texts hold."""
-    kinds, suspects, rising = {}, {}, []
+    kinds: dict[str, Kind] = {}
+    suspects: dict[str, str] = {}
+    rising: list[str] = []
     for name in frame:
         kinds[name] = "text" if holds_texts(frame[name]) else "number"
         if kinds[name] == "number":

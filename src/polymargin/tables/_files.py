@@ -57,6 +57,8 @@ class Table(ABC):
         The file.
     columns : sequence of str
         The names of the columns, as they stand in the file. A name may occur twice; to read it is an error.
+    dialect : Dialect or None
+        How texts are written, as far as the user has said so.
 
     See Also
     --------

@@ -38,8 +38,8 @@ class TableReader:
         self._model = model
         first = model.steps[0][1] if isinstance(model, Pipeline) else model
         self.kinds = _kinds(first)
-        known = isinstance(first, TablePreparation)
-        self._readings, self._missing = (first.readings or {}, first.missing) if known else ({}, ())
+        known = first if isinstance(first, TablePreparation) else TablePreparation({})
+        self._readings, self._missing = known.readings or {}, known.missing
         self.infinite: dict[str, int] = {}
 
     def columns(self, table: Table, besides: Sequence[str] = ()) -> list[str]:

@@ -89,7 +89,7 @@ def store_table(
     """
     check_weight(scan, weight)
     check_used(use, scan.columns, scan.target)
-    not_stored = reasons_against_kinds(scan.columns, [weight])
+    not_stored = reasons_against_kinds(scan.columns, () if weight is None else (weight,))
     kinds: dict[str, Kind] = {
         name: kind for name, kind in scan.kinds.items() if name not in not_stored and name != weight
     }
@@ -135,7 +135,7 @@ def store_table(
 
 
 def _notes(scan: Scan, left_out: dict[str, str], weight: str | None) -> Iterator[str]:
-    return notes_on_columns(scan.columns, left_out, scan.table.first_row, [weight])
+    return notes_on_columns(scan.columns, left_out, scan.table.first_row, () if weight is None else (weight,))
 
 
 def _nothing_to_learn_from(scan: Scan, notes: list[str]) -> str:

@@ -224,7 +224,23 @@ def preparation_of(examples: Examples) -> TablePreparation:
 def prepare_frame(
     frame: Any, target: str | None, drop: Collection[str], use: Collection[str], max_categories: int
 ) -> TablePreparation:
-    """Return the preparation that suits a frame; see `polymargin.prepare`, which is this."""
+    """Return the preparation that suits a frame; see `polymargin.prepare`, which is this.
+
+    Parameters
+    ----------
+    frame : DataFrame of pandas or polars, or pyarrow.Table
+        The rows to learn from.
+    target : str or None
+        The column with the labels.
+    drop, use : collection of str
+        Columns not to be learned from, and columns to learn from although they look like identifiers.
+    max_categories : int
+        The most different texts of a column.
+
+    Returns
+    -------
+    TablePreparation
+    """
     if isinstance(drop, str) or isinstance(use, str):
         raise TypeError("drop and use are collections of names, not a name")
     table = FrameTable(frame)
