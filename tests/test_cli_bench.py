@@ -13,8 +13,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedShuffleSplit
 from typer.testing import CliRunner
 
+from polymargin._peers import METHODS
 from polymargin.cli import app
-from polymargin.cli._peers import METHODS
 from polymargin.datasets import load
 
 
@@ -30,7 +30,12 @@ def test_ranking_of_all_methods():
     assert {row["method"] for row in document["scores"]} == set(METHODS)
     losses = [row["log_loss"] for row in document["scores"]]
     assert losses == sorted(losses)
-    assert all(row["accuracy"] > 0.7 for row in document["scores"])
+    assert [row["method"] for row in document["scores"] if row["accuracy"] < 0.7] == [
+        "class frequencies (baseline)"
+    ]
+    baseline = document["scores"][-1]
+    assert (baseline["auc"], round(baseline["balanced_accuracy"], 6)) == (0.5, 0.333333)
+    assert all(row["auc"] > 0.9 for row in document["scores"][:-1])
     assert all(row["seconds"] > 0 for row in document["scores"])
 
 

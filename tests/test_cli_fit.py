@@ -12,14 +12,17 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.metrics import log_loss as sklearn_log_loss
 from typer.testing import CliRunner
 
 import polymargin
 from polymargin import _memory
 from polymargin.cli import app
+from polymargin.cli._models import for_many_classes, make_classifier
 from polymargin.cli._quality import by_leave_one_out
-from polymargin.cli.fit import _metric_lines
+from polymargin.cli._scores import warning_lines
+from polymargin.cli.fit import _check_rows, _metric_lines
 from polymargin.inspection import feature_relevance, honest_rows
 from polymargin.persistence import describe
 
@@ -93,7 +96,7 @@ def test_people_are_told_the_choice_the_quality_and_the_notes(tmp_path):
         "log-loss 0.",
     ):
         assert words in result.stdout
-    assert "always saying the class frequencies: 1.09" in result.stdout
+    assert "baseline, the class frequencies: 1.09" in result.stdout
     assert "calibration error" in result.stdout
     assert "3 of 150 rows have no label in 'kind' and are left out ('': 3)" in result.stderr
     assert "column 'id' is left out" in result.stderr
@@ -375,9 +378,92 @@ def test_more_rows_than_memory_is_refused_before_they_are_read(monkeypatch, fold
     assert "--sample 10000" in result.stderr
 
 
+def test_posterior_machines_of_too_many_rows_are_refused(monkeypatch, folder, tmp_path, capsys):
+    monkeypatch.setattr(_memory, "available", lambda: 1e9)
+    _check_rows("posterior-svm")(5_000)
+    assert capsys.readouterr().err == ""
+    _check_rows("posterior-svm")(8_000)
+    assert "note: --model posterior-svm takes long on 8000 rows" in capsys.readouterr().err
+    with pytest.raises(MemoryError, match=r"posterior-svm on 200000 rows needs .* --sample 10000"):
+        _check_rows("posterior-svm")(200_000)
+    _check_rows("auto")(200_000)
+
+
+def test_unbalanced_classes_show_recall_and_a_baseline(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1))
+    y = np.where(X[:, 0] + rng.normal(size=300) > 2.4, "rare", "common")
+    pd.DataFrame({"x": X[:, 0], "y": y}).to_csv(tmp_path / "u.csv", index=False)
+    result = run(tmp_path / "u.csv", "-m", "ls-svm", "-k", "linear", "-o", tmp_path / "u.skops")
+    assert result.exit_code == 0, result.stderr
+    model = polymargin.load(tmp_path / "u.skops")
+    proba = np.exp(model[-1].loo_log_proba_)
+    predicted = model.classes_[proba.argmax(axis=1)]
+    for words in (
+        "u: 300 rows, 1 column, 2 classes",
+        f"baseline, always 'common': {np.mean(y == 'common'):.1%}",
+        f"balanced accuracy (mean recall) {balanced_accuracy_score(y, predicted):.1%}",
+        f"AUC (ROC, one-vs-rest) {roc_auc_score(y == 'rare', proba[:, 1]):.3f}",
+        f"recall: 'rare' {np.mean(predicted[y == 'rare'] == 'rare'):.1%}",
+    ):
+        assert words in result.stdout
+    assert "learned nothing" not in result.stdout
+
+
+def test_noise_is_called_noise(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(90, 2)), columns=["a", "b"]).assign(y=rng.choice(["u", "v"], 90))
+    frame.to_csv(tmp_path / "n.csv", index=False)
+    result = run(tmp_path / "n.csv", "-m", "ls-svm", "-k", "linear", "-o", tmp_path / "n.skops")
+    assert "warning: the model has learned nothing measurable" in result.stdout
+    document = run(tmp_path / "n.csv", "-m", "ls-svm", "-k", "linear", "-o", tmp_path / "n.skops", "--json")
+    assert json.loads(document.stdout)["quality"]["learned"] is False
+
+
+def test_a_class_that_is_never_predicted_is_named():
+    quality = {"learned": True, "recall": [1.0, 0.0, None], "unbalanced": False}
+    (line,) = warning_lines(quality, ["a", "b", "c"])
+    assert line.startswith("no row of 'b' is predicted right")
+
+
+def test_many_classes_have_one_vs_all_machines(tmp_path):
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(46, 3)) * 5
+    X = np.repeat(centres, 3, axis=0) + rng.normal(size=(138, 3))
+    frame = pd.DataFrame(X, columns=list("abc")).assign(y=np.repeat([f"k{k:02d}" for k in range(46)], 3))
+    frame.to_csv(tmp_path / "m.csv", index=False)
+    result = run(tmp_path / "m.csv", "-m", "ls-svm", "-k", "linear", "-o", tmp_path / "m.skops", "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["chosen"]["coding"] == "one-vs-all"
+    (note,) = document["notes"]
+    assert (
+        note == "46 classes: one-vs-all coding, 46 machines; one-vs-one would have 1035 (--coding one-vs-one)"
+    )
+    pool, note = for_many_classes(make_classifier("auto", 0), 46)
+    assert [member.coding for member in pool.members] == 3 * ["one-vs-all"]
+    assert "--model ls-svm --coding one-vs-one" in note
+    assert for_many_classes(make_classifier("auto", 0), 45)[0].members is None
+    chosen = make_classifier("ls-svm", 0, coding="minimal")
+    assert for_many_classes(chosen, 46) == (chosen, None)
+
+
+def test_jobs_do_not_change_the_model(folder, tmp_path):
+    options = ("-m", "ls-svm", "--seed", 3, "--json")
+    quality = []
+    for jobs in (1, 2):
+        result = run(folder / "flowers.csv", *options, "--jobs", jobs, "-o", tmp_path / "j.skops")
+        assert result.exit_code == 0, result.stderr
+        quality.append(json.loads(result.stdout)["quality"])
+    assert quality[0] == quality[1]
+    assert polymargin.load(tmp_path / "j.skops")[-1].n_jobs == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["FILE", "--jobs", "0"], "--jobs must be -1 or a number of workers, not 0"),
+        (["FILE", "-m", "kernel-logistic", "--jobs", "2"], "--jobs is not for --model kernel-logistic"),
         (["nosuch"], "no dataset 'nosuch'"),
         (["nosuch.csv"], "no file nosuch.csv"),
         (["FILE", "--target", "x"], "has no column 'x'"),

@@ -251,7 +251,7 @@ def run(*arguments):
 
 
 def test_command_on_a_csv(iris_file):
-    result = run(iris_file, "--target", "kind", "-r", 2, "--json")
+    result = run(iris_file, "-t", "kind", "-m", "ls-svm", "-r", 2, "--json")
     assert result.exit_code == 0, result.stderr
     document = json.loads(result.stdout)
     assert document["data"] == "[b]<i>flowers"
@@ -383,6 +383,9 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
         (["wine", "-m", "auto", "-k", "poly"], "--kernel poly would change nothing"),
         (["wine", "-m", "knn"], "unknown machine 'knn'"),
         (["wine", "-m", "svm", "-d", "bayes", "-r", "1"], "support vector machines have no variances"),
+        (["wine", "-m", "svc", "-m", "baseline"], "name at least one of auto, ls-svm, svm, posterior-svm"),
+        (["wine", "-m", "auto", "-m", "svc", "-k", "rbf"], "auto and svc have kernels of their own"),
+        (["wine", "--drop", "x"], "there is no column 'x' to drop; there are alcohol"),
         (["wine", "-c", "all-vs-all"], "unknown coding 'all-vs-all'"),
         (["wine", "-d", "guess"], "unknown decoding 'guess'"),
         (["wine", "-c", "minimal", "-d", "dag", "-r", "1"], "none of these decoders can read"),

@@ -209,7 +209,7 @@ def test_bars(terminal):
     assert "choosing C and gamma: 12 of 42 grid points" in frame
     assert "machines: 45 of 45" in frame
     assert "compiling" not in frame  # that was over when the next was told
-    assert "0:00:00" in frame  # the time left
+    assert "0:00:00" in frame  # the time so far
     assert terminal.getvalue().endswith("\x1b[2K")  # the bars are wiped away
 
 
@@ -254,7 +254,7 @@ def test_elsewhere_lines_are_logged(make, problem, capsys, caplog, monkeypatch):
         model.fit(*problem)
     lines = [record.getMessage() for record in caplog.records]
     assert lines[-1] == "machines: 6 of 6"
-    assert any(line.startswith("machines: 3 of 6, 0:00:0") and line.endswith(" left") for line in lines)
+    assert "machines: 3 of 6" in lines
     assert capsys.readouterr() == ("", "")
 
 

@@ -156,11 +156,17 @@ def test_sentences_tell_calibrated_from_overconfident(fitted):
     random = np.random.default_rng(1)
     p = random.uniform(0.5, 1.0, 2000)
     index = (random.random(2000) > p).astype(int)
-    assert "nothing speaks against them" in _text(np.column_stack([p, 1 - p]), index, fitted)["reliability"]
+    assert "no sign of miscalibration" in _text(np.column_stack([p, 1 - p]), index, fitted)["reliability"]
     sure = p**0.2
-    assert "too sure of themselves" in _text(np.column_stack([sure, 1 - sure]), index, fitted)["reliability"]
+    assert (
+        "the probabilities are overconfident"
+        in _text(np.column_stack([sure, 1 - sure]), index, fitted)["reliability"]
+    )
     unsure = 0.5 + 0.3 * (p - 0.5)
-    assert "too cautious" in _text(np.column_stack([unsure, 1 - unsure]), index, fitted)["reliability"]
+    assert (
+        "the probabilities are underconfident"
+        in _text(np.column_stack([unsure, 1 - unsure]), index, fitted)["reliability"]
+    )
 
 
 def test_row_numbers_are_lines_of_the_file(tmp_path):
@@ -207,7 +213,7 @@ def test_pools_and_machines_without_a_surface():
             }
         else:
             assert ('id="codebook"' in page) == isinstance(estimator, PosteriorSVMClassifier)
-            assert "There is no picture of the choice" in summary["text"]["surface"]
+            assert "There is no picture of the search" in summary["text"]["surface"]
 
 
 def test_what_was_tried_is_a_table():
@@ -309,7 +315,9 @@ def test_a_smaller_C_is_told_from_the_favoured_one(kernel):
         *others, star = figures(summary)["surface"]["views"][0]["data"]
         assert star["x"] == [2.0]
         assert [len(other["x"]) for other in others] == ([25, 1] if shrinkage > 1.0 else [25])
-        assert ("C would be 256 times larger (the ring)" in summary["text"]["surface"]) == (shrinkage > 1.0)
+        assert ("would choose a 256 times larger C (the ring)" in summary["text"]["surface"]) == (
+            shrinkage > 1.0
+        )
     assert others[-1]["x"] == [512.0]
     assert others[-1]["marker"]["symbol"] == "circle-open"
     assert "256 times larger" in render_page(summary)

@@ -6,13 +6,17 @@ import os
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+from polymargin import LSSVMClassifier
 from polymargin.comparison.repeated import RepeatedComparison
 from polymargin.comparison.standings import standings
 from polymargin.datasets import Dataset
-from polymargin.report import compare_summary, write_page
+from polymargin.report import compare_summary, fit_summary, write_page
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -24,8 +28,8 @@ NAMES = [
     "c <b>bold</b> &amp; " + "long" * 20,
 ]
 SECTIONS = [
-    "ranking", "reliability", "histograms", "confusion", "per-class", "uncertain", "wrong", "relevance", "codebook",
-    "surface", "regions",
+    "ranking", "reliability", "histograms", "confusion", "per-class", "uncertain", "wrong", "model", "relevance",
+    "codebook", "surface", "regions",
 ]  # fmt: skip
 FIGURES = ["reliability", "histograms", "relevance", "codebook", "surface", "regions"]
 
@@ -144,8 +148,8 @@ def test_the_ranking_sorts(desktop, by):
     assert shown() == sorted(shown(), reverse=True)
     assert shown()[0] > shown()[-1]
     assert order(desktop) != ascending
-    assert desktop.locator("#ranking th[aria-sort=none]").count() == 6
-    assert "Accuracy, descending" in desktop.locator("#announcement").text_content()
+    assert desktop.locator("#ranking th[aria-sort=none]").count() == 8
+    assert "Accuracy %, descending" in desktop.locator("#announcement").text_content()
 
 
 def test_what_is_missing_stays_last(desktop):
@@ -245,3 +249,52 @@ def test_a_phone_shows_it_without_sideways_scrolling(browser, url):
 def test_nothing_was_said_or_asked_for(desktop, url):
     assert desktop.said == []
     assert [asked for asked in desktop.asked if not asked.startswith(("data:", "blob:"))] == [url]
+
+
+@pytest.fixture(scope="module")
+def long_url(tmp_path_factory):
+    """A page about 24 classes with long names, of which the model has learned nothing."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        rng.normal(size=(96, 5)), columns=[f"a column with a long name, number {j}" for j in range(5)]
+    )
+    y = np.array([f"a class with a rather long name, number {k}" for k in range(24)] * 4)
+    model = make_pipeline(
+        StandardScaler(), LSSVMClassifier(kernel="linear", C=0.01, coding="one-vs-all")
+    ).fit(X, y)
+    summary = fit_summary(
+        model, X, y, title="noise", log_proba=model[-1].loo_log_proba_, classes=model.classes_
+    )
+    return write_page(summary, tmp_path_factory.mktemp("long") / "page.html").as_uri()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "mobile"), [(1400, False), (390, True)])
+def test_many_classes_with_long_names(browser, long_url, width, mobile, scheme):
+    page = opened(
+        browser,
+        long_url,
+        viewport={"width": width, "height": 900},
+        is_mobile=mobile,
+        has_touch=mobile,
+        color_scheme=scheme,
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert "learned nothing" in page.get_by_role("alert").inner_text()
+    if not mobile:
+        clipped = (
+            "[...document.querySelectorAll('section > .scroll')].filter(e => e.scrollWidth > e.clientWidth)"
+        )
+        assert page.evaluate(f"{clipped}.map(e => e.getAttribute('aria-label'))") == []
+    assert page.locator("#confusion table.confusion").count() == 0
+    assert page.locator("#plot-confusion .main-svg").first.is_visible()
+    assert page.locator("#confusion .rows tbody tr").count() > 5
+    assert page.locator("#codebook .legend li").count() == 3
+    colours = page.evaluate(
+        "[document.body, document.querySelector('.warning')].map(e => getComputedStyle(e).color)"
+        ".concat(getComputedStyle(document.body).backgroundColor)"
+    )
+    ink, warning, paper = (sum(int(part) for part in colour[4:-1].split(",")) for colour in colours)
+    assert (ink > paper, warning > paper) == (scheme == "dark", scheme == "dark")
+    assert page.said == []
+    page.context.close()

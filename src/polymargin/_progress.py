@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from threading import Lock
 from typing import Any
 
@@ -117,7 +116,8 @@ def shown(verbose: Any) -> Iterator[Progress | None]:
     columns = (
         rich_progress.TextColumn("{task.description}"),
         rich_progress.BarColumn(),
-        rich_progress.TimeRemainingColumn(),
+        # No estimate of the time left: a fit has steps of different kinds, and only the present one is counted.
+        rich_progress.TimeElapsedColumn(),
     )
     with rich_progress.Progress(*columns, console=console, transient=True) as bars:
         yield _Bars(bars)
@@ -159,18 +159,10 @@ class _Lines:
 
     def __init__(self) -> None:
         self.last = time.monotonic()
-        self.begun: dict[str, float] = {}
 
     def __call__(self, step: Step) -> None:
         now = time.monotonic()
-        if not step.done:  # the same may be done again, by the next member of a pool
-            self.begun.pop(step.doing, None)
-        begun = self.begun.setdefault(step.doing, now)
         if now - self.last < _SECONDS_BETWEEN_LINES and str(step) != step.doing:
             return
         self.last = now
-        left = ""
-        if step.total and 0 < step.done < step.total:
-            seconds = (now - begun) * (step.total - step.done) / step.done
-            left = f", {timedelta(seconds=round(seconds))} left"
-        logger.info("%s%s", step, left)
+        logger.info("%s", step)

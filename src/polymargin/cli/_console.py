@@ -13,7 +13,7 @@ from rich.console import Console
 
 from polymargin._output import is_replaced, unwritable
 
-__all__ = ["USAGE", "check_outputs", "errors", "fail", "note", "reported", "results"]
+__all__ = ["USAGE", "check_outputs", "counted", "errors", "fail", "note", "reported", "results"]
 
 #: The exit status of a command that was called wrongly.
 USAGE = 2
@@ -34,6 +34,15 @@ def errors() -> Console:
 def note(message: str) -> None:
     """Tell the user something that is no error."""
     errors().print(f"note: {message}", markup=False)
+
+
+def counted(number: int, one: str) -> str:
+    """Write a number with what is counted.
+
+    >>> counted(1, "column"), counted(2, "column")
+    ('1 column', '2 columns')
+    """
+    return f"{number} {one}{'' if number == 1 else 's'}"
 
 
 def fail(message: str, code: int = 1) -> NoReturn:

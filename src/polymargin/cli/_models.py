@@ -11,7 +11,16 @@ from polymargin import codebooks
 from polymargin.decoders import DECODERS
 from polymargin.inspection.members import member_name
 
-__all__ = ["CODINGS", "DECODINGS", "KERNELS", "METRICS", "MODELS", "chosen", "make_classifier"]
+__all__ = [
+    "CODINGS",
+    "DECODINGS",
+    "KERNELS",
+    "METRICS",
+    "MODELS",
+    "chosen",
+    "for_many_classes",
+    "make_classifier",
+]
 
 CODINGS = (*codebooks.CODINGS, "adaptive")
 DECODINGS = tuple(DECODERS)
@@ -19,15 +28,15 @@ KERNELS = ("rbf", "laplacian", "exponential", "blend", "poly", "linear")
 METRICS = ("learned", "none")
 #: Of every model the options that it takes.
 MODELS: Mapping[str, tuple[str, ...]] = {
-    "auto": ("metric",),
-    "ls-svm": ("coding", "decoding", "kernel", "metric"),
-    "svm": ("coding", "decoding", "kernel"),
-    "posterior-svm": ("decoding", "kernel"),
+    "auto": ("metric", "jobs"),
+    "ls-svm": ("coding", "decoding", "kernel", "metric", "jobs"),
+    "svm": ("coding", "decoding", "kernel", "jobs"),
+    "posterior-svm": ("decoding", "kernel", "jobs"),
     "kernel-logistic": ("kernel",),
 }
 
 
-def make_classifier(model: str, seed: int, **options: str | None) -> Any:
+def make_classifier(model: str, seed: int, *, jobs: int | None = None, **options: str | None) -> Any:
     """Return an estimator that tunes itself and, unless a decoding says otherwise, gives probabilities.
 
     Parameters
@@ -36,6 +45,8 @@ def make_classifier(model: str, seed: int, **options: str | None) -> Any:
         One of `MODELS`.
     seed : int
         Its random state.
+    jobs : int or None
+        Its ``n_jobs``; None for the estimator's own.
     **options : str or None
         ``coding``, ``decoding``, ``kernel`` and ``metric``, None for the estimator's own choice.
 
@@ -53,11 +64,17 @@ def make_classifier(model: str, seed: int, **options: str | None) -> Any:
             raise ValueError(f"unknown {name} {value!r}; choose one of {', '.join(choices)}")
     if model not in MODELS:
         raise ValueError(f"unknown model {model!r}; choose one of {', '.join(MODELS)}")
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if jobs is not None and jobs < 1 and jobs != -1:
+        raise ValueError(f"--jobs must be -1 or a number of workers, not {jobs}")
+    given: dict[str, Any] = {
+        name: value for name, value in {**options, "jobs": jobs}.items() if value is not None
+    }
     for name in given:
         if name not in MODELS[model]:
             able = [other for other, takes in MODELS.items() if name in takes]
             raise ValueError(f"--{name} is not for --model {model}; choose --model {' or '.join(able)}")
+    if jobs is not None:
+        given["n_jobs"] = given.pop("jobs")
     if given.get("metric") == "none":
         given["metric"] = None
     match model:
@@ -71,6 +88,43 @@ def make_classifier(model: str, seed: int, **options: str | None) -> Any:
         case "posterior-svm":
             return polymargin.PosteriorSVMClassifier(random_state=seed, **given)
     return polymargin.KernelLogisticClassifier(random_state=seed, **given)
+
+
+def for_many_classes(classifier: Any, n_classes: int) -> tuple[Any, str | None]:
+    """Return a classifier with one-vs-all coding and a note if one-vs-one would need thousands of machines.
+
+    Parameters
+    ----------
+    classifier : estimator
+        What `make_classifier` returned, without a coding that was asked for.
+    n_classes : int
+        The number of classes.
+
+    Examples
+    --------
+    >>> for_many_classes(make_classifier("ls-svm", 0), 10)[1] is None
+    True
+    >>> classifier, note = for_many_classes(make_classifier("ls-svm", 0), 120)
+    >>> classifier.coding, note
+    ('one-vs-all', '120 classes: one-vs-all coding, 120 machines; one-vs-one would have 7140 (--coding one-vs-one)')
+    """
+    from polymargin.comparison.many_classes import needs_many_machines, pool_members
+
+    pool = hasattr(classifier, "members")
+    if not needs_many_machines(n_classes) or not (
+        pool or getattr(classifier, "coding", None) == "one-vs-one"
+    ):
+        return classifier, None
+    if pool:
+        classifier.set_params(members=pool_members(n_classes, classifier.metric))
+        asked = "--model ls-svm --coding one-vs-one"
+    else:
+        classifier.set_params(coding="one-vs-all")
+        asked = "--coding one-vs-one"
+    return classifier, (
+        f"{n_classes} classes: one-vs-all coding, {n_classes} machines; one-vs-one would have "
+        f"{n_classes * (n_classes - 1) // 2} ({asked})"
+    )
 
 
 def chosen(classifier: Any) -> dict[str, Any]:
@@ -109,6 +163,9 @@ def chosen(classifier: Any) -> dict[str, Any]:
         "metric_results": _metric_results(classifier),
         "n_support": len(getattr(classifier, "support_", ())),
     }
+    plan = getattr(classifier, "plan_", None)
+    if plan is not None and plan.scale != "exact":
+        facts["plan"] = str(plan)
     return {name: value for name, value in facts.items() if value is not None}
 
 

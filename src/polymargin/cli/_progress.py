@@ -18,11 +18,12 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 
 @contextmanager
-def show_progress(title: str) -> Iterator[Callable[[RunProgress], None]]:
-    """Give a callback for `run_experiment` that shows where it stands."""
+def show_progress(title: str, least_jobs: int = 1) -> Iterator[Callable[[RunProgress], None]]:
+    """Give a callback for `run_experiment` that shows where it stands, and from `least_jobs` jobs on the time left."""
     console = errors()
+    known = _TimeLeft(least_jobs)
     if not console.is_terminal:
-        yield _Lines(title)
+        yield _Lines(title, known)
         return
     bar = rich_progress.Progress(
         rich_progress.TextColumn("{task.description}"),
@@ -37,7 +38,7 @@ def show_progress(title: str) -> Iterator[Callable[[RunProgress], None]]:
         task = bar.add_task(title, total=None, note="")
 
         def update(now: RunProgress) -> None:
-            note = "" if now.remaining is None else f"{duration(now.remaining)} left"
+            note = known(now)
             if now.failed:
                 note += f", [red]{now.failed} failed[/]"
             bar.update(task, completed=now.done + now.failed, total=now.total, note=note)
@@ -45,20 +46,40 @@ def show_progress(title: str) -> Iterator[Callable[[RunProgress], None]]:
         yield update
 
 
+class _TimeLeft:
+    """Writes the time left of a run, once so many of its jobs are done that it can be estimated."""
+
+    def __init__(self, least_jobs: int) -> None:
+        self._least_jobs = least_jobs
+        self._found: int | None = None
+
+    def __call__(self, now: RunProgress) -> str:
+        if self._found is None:
+            self._found = now.done + now.failed
+        done = now.done + now.failed - self._found
+        return (
+            ""
+            if now.remaining is None or done < self._least_jobs
+            else f"about {duration(now.remaining)} left"
+        )
+
+
 class _Lines:
     """Writes a line a minute, and the last."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, known: _TimeLeft) -> None:
         self._title = title
+        self._known = known
         self._console = errors()
         self._last = time.monotonic()
 
     def __call__(self, now: RunProgress) -> None:
         finished = now.job is not None and now.done + now.failed == now.total
+        known = self._known(now)
         if not finished and time.monotonic() - self._last < _SECONDS_BETWEEN_LINES:
             return
         self._last = time.monotonic()
-        left = f", {duration(now.remaining)} left" if now.remaining and not finished else ""
+        left = f", {known}" if known and not finished else ""
         failed = f", {now.failed} failed" if now.failed else ""
         self._console.print(f"{self._title}: {now.done} of {now.total} jobs{failed}{left}", markup=False)
 

@@ -151,11 +151,12 @@ def scores(
     log_proba: Array | None,
     weights: Array | None,
     cells: Array | None = None,
-) -> dict[str, float]:
-    """Return accuracy and, where there are probabilities, log-loss, Brier score and calibration error.
+) -> dict[str, Any]:
+    """Return the scores of predictions, and those of the class frequencies as a baseline.
 
-    ``log_loss_of_frequencies`` is that of always predicting the class frequencies of these rows; ``cells`` is
-    explained at `Honest`.
+    `auc` is the area under the ROC curve, the mean over the classes of each against the others; `recall` has the share
+    of every class that is predicted right, None where it does not occur. `learned` tells whether the log-loss is lower
+    than the baseline's by two standard errors. ``cells`` is explained at `Honest`.
 
     Examples
     --------
@@ -164,18 +165,37 @@ def scores(
     """
     from polymargin import metrics
 
-    found = {"accuracy": metrics.accuracy(class_index, predicted, sample_weight=weights)}
+    baseline = metrics.class_frequencies_baseline(class_index, log_proba, sample_weight=weights)
+    found: dict[str, Any] = {
+        "accuracy": metrics.accuracy(class_index, predicted, sample_weight=weights),
+        "accuracy_of_most_frequent": baseline.accuracy,
+        "most_frequent": baseline.most_frequent,
+        "balanced_accuracy": metrics.balanced_accuracy(class_index, predicted, sample_weight=weights),
+        "recall": _recall(class_index, predicted, weights, None if log_proba is None else log_proba.shape[1]),
+        "unbalanced": metrics.is_unbalanced(class_index),
+    }
     if log_proba is None:
         return found
     proba = np.exp(log_proba)
-    shares = np.bincount(class_index, weights, minlength=proba.shape[1])
-    shares = shares[shares > 0] / shares.sum()
     return {
         "log_loss": metrics.log_loss(class_index, log_proba, sample_weight=weights),
-        "log_loss_of_frequencies": -float(shares @ np.log(shares)),
+        "log_loss_of_frequencies": baseline.log_loss,
+        "learned": baseline.learned,
         **found,
+        "auc": metrics.one_vs_rest_auc(class_index, proba, sample_weight=weights),
         "brier": metrics.brier_score(class_index, proba, sample_weight=weights),
         "calibration_error": metrics.calibration_error(class_index, proba, sample_weight=weights)
         if cells is None
         else metrics.leave_one_out_calibration_error(class_index, proba, cells, sample_weight=weights),
     }
+
+
+def _recall(
+    class_index: Array, predicted: Array, weights: Array | None, n_classes: int | None
+) -> list[float | None]:
+    """Return the share of every class, of its weight, that is predicted right."""
+    size = n_classes or int(max(class_index.max(), predicted.max())) + 1
+    given = np.ones(class_index.size) if weights is None else weights
+    total = np.bincount(class_index, given, minlength=size)
+    hits = np.bincount(class_index, given * (class_index == predicted), minlength=size)
+    return [float(hit / all_) if all_ > 0 else None for hit, all_ in zip(hits, total, strict=True)]

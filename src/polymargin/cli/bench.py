@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from statistics import mean
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from polymargin._peers import METHODS, fit_method, log_proba_of
 from polymargin.cli._completion import data_files, one_of
-from polymargin.cli._console import note, reported, results
+from polymargin.cli._console import counted, note, reported, results
 from polymargin.cli._data import load_examples
-from polymargin.cli._peers import METHODS, fit_method
 from polymargin.cli._progress import show_steps
 from polymargin.cli._reading import Decimal, Delimiter, Encoding, Header, Missing, Use, dialect_of
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:  # importing pandas at run time would make every command slow 
     from polymargin.tables import Examples
 
 __all__ = ["command"]
+
+_SCORES = ("log_loss", "accuracy", "balanced_accuracy", "auc", "seconds")
 
 
 def command(
@@ -63,11 +66,12 @@ def command(
     missing: Missing = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
-    """Compare our defaults with a tuned and calibrated SVC, logistic regression and a random forest.
+    """Compare the defaults with a tuned and calibrated SVC, logistic regression, a random forest and a baseline.
 
     Two thirds of the rows are for training, one third for testing, stratified. All classifiers are given
     the same standardised columns, and the time includes their tuning and calibration. Means over the splits, the best
-    log-loss first.
+    log-loss first. Balanced accuracy (mean recall) and AUC (ROC, each class against the rest) are shown where the
+    largest class has three times the rows of the smallest; --json always has them.
 
     Examples: [bold]polymargin bench wine[/bold], [bold]polymargin bench my.csv --target species --splits 5[/bold]
     """
@@ -118,16 +122,15 @@ def _scores(examples: Examples, methods: list[str], splits: int, seed: int) -> l
                 start = time.perf_counter()
                 model = fit_method(method, X_train, y[train], seed)
                 seconds = time.perf_counter() - start
-                proba = model.predict_proba(X_test)
-                # A forest can give a probability of zero, whose log-loss is infinite.
-                log_proba = np.log(
-                    np.clip(proba / proba.sum(axis=1, keepdims=True), np.finfo(float).eps, 1.0)
-                )
+                log_proba = log_proba_of(model, X_test)
+                proba, predicted = np.exp(log_proba), log_proba.argmax(axis=1)
                 rows.append(
                     {
                         "method": method,
                         "log_loss": metrics.log_loss(y[test], log_proba),
-                        "accuracy": metrics.accuracy(y[test], proba.argmax(axis=1)),
+                        "accuracy": metrics.accuracy(y[test], predicted),
+                        "balanced_accuracy": metrics.balanced_accuracy(y[test], predicted),
+                        "auc": metrics.one_vs_rest_auc(y[test], proba),
                         "seconds": seconds,
                     }
                 )
@@ -141,27 +144,36 @@ def _ranking(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     means = [
         {
             "method": method,
-            **{
-                score: mean(row[score] for row in rows if row["method"] == method)
-                for score in ("log_loss", "accuracy", "seconds")
-            },
+            **{score: _mean(row[score] for row in rows if row["method"] == method) for score in _SCORES},
         }
         for method in methods
     ]
     return sorted(means, key=lambda row: row["log_loss"])
 
 
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean, None if a value is not known."""
+    known = list(values)
+    return None if None in known else mean(known)
+
+
 def _table(examples: Examples, splits: int, ranking: list[dict[str, Any]]) -> Table:
+    from polymargin import metrics
+
     n_rows, n_columns = examples.frame.shape
     title = (
-        f"{examples.name}: {n_rows} rows, {n_columns} columns, {len(set(examples.labels.tolist()))} classes"
+        f"{examples.name}: {counted(n_rows, 'row')}, {counted(n_columns, 'column')}, "
+        f"{len(set(examples.labels.tolist()))} classes"
     )
-    table = Table(title=Text(f"{title}; means of {splits} splits"), title_justify="left")
+    table = Table(title=Text(f"{title}; means of {counted(splits, 'split')}"), title_justify="left")
     table.add_column("method")
-    for name in ("log-loss", "accuracy %", "seconds"):
+    shown = [("log-loss", "log_loss", 1.0, 4), ("accuracy %", "accuracy", 100.0, 1)]
+    if metrics.is_unbalanced(np.unique(examples.labels, return_inverse=True)[1]):
+        shown += [("balanced accuracy %", "balanced_accuracy", 100.0, 1), ("AUC", "auc", 1.0, 3)]
+    shown += [("seconds", "seconds", 1.0, 2)]
+    for name, *_ in shown:
         table.add_column(name, justify="right")
     for row in ranking:
-        table.add_row(
-            row["method"], f"{row['log_loss']:.4f}", f"{100 * row['accuracy']:.1f}", f"{row['seconds']:.2f}"
-        )
+        cells = ("–" if row[s] is None else f"{factor * row[s]:.{digits}f}" for _, s, factor, digits in shown)
+        table.add_row(row["method"], *cells, style="dim" if "baseline" in row["method"] else None)
     return table

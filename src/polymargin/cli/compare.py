@@ -1,12 +1,15 @@
-"""``polymargin compare``: machines × codings × decoders on a dataset, ranked."""
+"""``polymargin compare``: classifiers, and codings × decoders, on a dataset, ranked."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -14,7 +17,7 @@ from rich.table import Table
 from polymargin import codebooks
 from polymargin.cli._cache import cache_folder
 from polymargin.cli._completion import data_files, one_of
-from polymargin.cli._console import USAGE, check_outputs, errors, fail, note, reported, results
+from polymargin.cli._console import USAGE, check_outputs, counted, errors, fail, note, reported, results
 from polymargin.cli._data import files_read, load_examples, names_file
 from polymargin.cli._models import DECODINGS, KERNELS
 from polymargin.cli._progress import show_progress
@@ -38,6 +41,10 @@ if TYPE_CHECKING:  # importing them at run time would make every command slow to
 __all__ = ["command"]
 
 _INTERRUPTED = 130
+_DEFAULT_MACHINES = ("auto", "ls-svm", "svc", "random-forest", "baseline")
+_WITH_KERNEL = {"ls-svm", "svm", "posterior-svm"}
+#: Machines that are tuned in folds by scikit-learn, and the rows of every class that this needs.
+_TUNED_IN_FOLDS, _LEAST_TO_TUNE = ("svc", "logistic"), 2
 #: With more rows than this, a job may use all threads; with fewer, threads do not make it faster.
 _FEW_ROWS = 2500
 
@@ -64,16 +71,16 @@ def command(
         list[str] | None, typer.Option("--drop", help="A column not to learn from (may be repeated).")
     ] = None,
     use: Use = None,
-    sample: Annotated[
-        int | None, typer.Option("--sample", min=10, help="Use at most so many rows, drawn from every class.")
     ] = None,
     machine: Annotated[
         list[str] | None,
         typer.Option(
             "--machine",
             "-m",
-            help="ls-svm (the default; tuned by leave-one-out), svm, posterior-svm (both by cross-validation) or "
-            "auto (a pool of least-squares machines, which has its own codings). May be repeated.",
+            help="auto (AutoKernelClassifier), ls-svm (LSSVMClassifier with every coding and decoding), svm, "
+            "posterior-svm; for comparison svc (scikit-learn's SVC, tuned and calibrated), logistic, random-forest, "
+            "baseline (the class frequencies). May be repeated. Unless given: auto, ls-svm, svc, random-forest and "
+            "baseline, or ls-svm if a coding, decoding or kernel is named.",
             autocompletion=_machines,
         ),
     ] = None,
@@ -100,7 +107,7 @@ def command(
         typer.Option(
             "--kernel",
             "-k",
-            help=f"{', '.join(KERNELS)}; auto: the default of every machine. The machine auto has its own.",
+            help=f"{', '.join(KERNELS)}; auto: the default of every machine. For ls-svm, svm, posterior-svm.",
             autocompletion=one_of(("auto", *KERNELS)),
         ),
     ] = "auto",
@@ -108,7 +115,10 @@ def command(
     test_size: Annotated[
         float, typer.Option("--test-size", min=0.01, max=0.99, help="Share of rows kept for testing.")
     ] = 1 / 3,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the splits.")] = 0,
+    sample: Annotated[
+        int, typer.Option("--sample", min=10, help="Use at most so many rows, drawn from every class.")
+    ] = 2000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the sample, the splits and the models.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Worker processes; -1 for one per core.")] = 1,
     report: Annotated[
         Path | None, typer.Option("--report", help="Also write a page with the pictures to this HTML file.")
@@ -127,28 +137,32 @@ def command(
     missing: Missing = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
-    """Compare machines, output codings and decoders on repeated stratified splits.
+    """Compare classifiers, output codings and decoders on repeated stratified splits.
 
-    Numeric columns are standardised, missing values filled with the mean, nominal columns one-hot encoded, all
-    learned from the training rows of each split. The machines choose C and the kernel width by themselves. Mean and
-    standard deviation over the splits are printed, the best log-loss first; the calibration error is that of the
-    largest probability, over the test rows of all splits.
+    AutoKernelClassifier, LSSVMClassifier with every coding and decoder, a tuned and calibrated SVC, a random forest
+    and the class frequencies are ranked by the log-loss of their probabilities on test rows. Numeric columns are
+    standardised, missing values filled with the mean, nominal columns one-hot encoded, all learned from the training
+    rows of each split. Every model tunes itself on them. Mean and standard deviation over the splits are printed; the
+    calibration error is that of the largest probability, over the test rows of all splits. Balanced accuracy (mean
+    recall) and AUC (ROC, each class against the rest) are shown where the largest class has three times the rows of
+    the smallest; --json and the report always have them.
 
     Runs may be killed at any moment: the same command goes on with the splits that are missing. More --repeats, or
     another --machine, only add to what is finished; changed data are a new comparison.
 
     Examples: [bold]polymargin compare wine --report wine.html[/bold],
-    [bold]polymargin compare my.csv --target species -m ls-svm -m svm -m auto[/bold]
+    [bold]polymargin compare my.csv -t species -m auto -m svm -m svc --drop id --sample 1000[/bold]
     """
-    _check_choices(kernel, machine or [], jobs, report is not None)
+    machine = machine or (["ls-svm"] if coding or decoding or kernel != "auto" else list(_DEFAULT_MACHINES))
+    _check_choices(kernel, machine, jobs, report is not None)
     check_outputs([report], files_read(data))
     with reported():
         dialect = dialect_of(delimiter, decimal, encoding, header, missing)
-        dataset, notes = _load(
-            data, target, dialect, drop=drop or (), use=use or (), sample=sample, seed=seed
-        )
+        dataset, notes = _load(data, target, dialect, drop or (), use or ())
     if dataset.n_classes < 2:
         fail(f"{dataset.name} has only one class, {dataset.classes.tolist()}; there is nothing to tell apart")
+    dataset, said = _sampled(dataset, sample, seed)
+    notes += said
     with reported():
         copies = copies_in(dataset)
     for line in copies:
@@ -162,7 +176,8 @@ def command(
     ranking = standings(comparison, outcome.rows)
     with reported():
         if not as_json:
-            results().print(_table(comparison, ranking))
+            for table in _tables(comparison, ranking):
+                results().print(table)
         page = None if report is None else _write_report(comparison, ranking, notes, report)
         if as_json:
             typer.echo(json.dumps(_document(comparison, ranking, notes, page), indent=2, ensure_ascii=False))
@@ -172,17 +187,23 @@ def command(
 
 def _check_choices(kernel: str, machines: list[str], jobs: int, with_report: bool) -> None:
     """Check the options before anything is computed."""
-    from polymargin.comparison.repeated import MACHINES
+    from polymargin.comparison.repeated import MACHINES, OWN
 
     if kernel not in ("auto", *KERNELS):
         fail(f"unknown kernel {kernel!r}; choose one of auto, {', '.join(KERNELS)}", USAGE)
     for name in machines:
         if name not in MACHINES:
             fail(f"unknown machine {name!r}; choose among {', '.join(MACHINES)}", USAGE)
-    if kernel != "auto" and set(machines) == {"auto"}:
+    if not set(machines) & set(OWN):
         fail(
-            f"--kernel {kernel} would change nothing: the machine auto is a pool with kernels of its own; leave it "
-            "out, or choose another --machine",
+            f"name at least one of {', '.join(OWN)} (--machine): the report and the pictures are those of a model of "
+            "this package",
+            USAGE,
+        )
+    if kernel != "auto" and not set(machines) & _WITH_KERNEL:
+        fail(
+            f"--kernel {kernel} would change nothing: {' and '.join(machines)} have kernels of their own, or none; "
+            "leave it out, or add --machine ls-svm",
             USAGE,
         )
     if jobs < 1 and jobs != -1:
@@ -194,24 +215,51 @@ def _check_choices(kernel: str, machines: list[str], jobs: int, with_report: boo
             fail(str(error))
 
 
-def _load(data: str, target: str | None, dialect: Dialect, **options: Any) -> tuple[Dataset, list[str]]:
+def _load(
+    data: str, target: str | None, dialect: Dialect, drop: Sequence[str], use: Sequence[str]
+) -> tuple[Dataset, list[str]]:
     """Return the rows with the columns that `fit` would use, and what is to be known of them."""
     from polymargin import datasets, tables
 
-    plain = dialect == tables.Dialect() and not any(
-        (target, *options["drop"], *options["use"], options["sample"])
-    )
-    if plain and not names_file(data):
-        return datasets.load(data), []  # all of its columns, as it is
-    examples = load_examples(data, target, dialect=dialect, **options)
+    if not names_file(data) and target is None and not use and dialect == tables.Dialect():
+        return _without(datasets.load(data), drop), []
+    examples = load_examples(data, target, dialect=dialect, drop=drop, use=use)
     for line in examples.notes:
         note(line)
     return examples.as_arrays(), list(examples.notes)
 
 
+def _without(dataset: Dataset, drop: Sequence[str]) -> Dataset:
+    """Return the dataset without some columns."""
+    unknown = [name for name in drop if name not in dataset.feature_names]
+    if unknown:
+        raise ValueError(
+            f"there is no column {unknown[0]!r} to drop; there are {', '.join(dataset.feature_names)}"
+        )
+    kept = [name for name in dataset.feature_names if name not in drop]
+    if not kept:
+        raise ValueError("--drop leaves no column to learn from")
+    return dataset.select(kept) if drop else dataset
+
+
+def _sampled(dataset: Dataset, sample: int, seed: int) -> tuple[Dataset, list[str]]:
+    """Return a stratified sample of the rows if there are more, and a note that says so."""
+    if len(dataset.y) <= sample:
+        return dataset, []
+    from polymargin import tables
+
+    place = {"place": np.arange(len(dataset.y))}
+    extras = {"row": np.arange(1, len(dataset.y) + 1), **dataset.extras}
+    with reported():
+        drawn = tables.sampled(tables.examples_of(replace(dataset, extras=extras | place)), sample, seed)
+    said = f"a sample of {len(drawn.y)} of the {len(dataset.y)} rows (--sample {len(dataset.y)} takes all)"
+    note(said)
+    return replace(dataset, extras=extras).take(drawn.extras["place"]), [said]
+
+
 def _comparison(
     dataset: Dataset,
-    machines: list[str] | None,
+    machines: list[str],
     codings: list[str] | None,
     decodings: list[str] | None,
     kernel: str,
@@ -219,14 +267,21 @@ def _comparison(
     test_size: float,
     seed: int,
 ) -> RepeatedComparison:
+    from polymargin.comparison.many_classes import affordable_codings
     from polymargin.comparison.repeated import CODINGS, DECODINGS, RepeatedComparison, decoder_for
 
-    asked = list(dict.fromkeys(machines or ["ls-svm"]))
+    asked = _trainable(list(dict.fromkeys(machines)), dataset, test_size)
+    affordable = affordable_codings(dataset.n_classes)
+    if not codings and len(affordable) < len(CODINGS) and "ls-svm" in asked:
+        note(
+            f"{dataset.n_classes} classes would need {dataset.n_classes * (dataset.n_classes - 1) // 2} machines with "
+            "one-vs-one coding, which is left out (--coding one-vs-one brings it back; it may take hours)"
+        )
     try:
         comparison = RepeatedComparison(
             dataset,
             asked,
-            list(dict.fromkeys(codings or CODINGS)),
+            list(dict.fromkeys(codings or affordable)),
             list(dict.fromkeys(decodings or DECODINGS)),
             kernel=kernel,
             repeats=repeats,
@@ -246,6 +301,21 @@ def _comparison(
     return comparison
 
 
+def _trainable(machines: list[str], dataset: Dataset, test_size: float) -> list[str]:
+    """Return the machines without those whose own cross-validation needs two training rows of every class."""
+    least = int(np.unique(dataset.y, return_counts=True)[1].min())
+    # A split by classes gives the smallest class this many rows to train on, or one more.
+    if int(least * (1.0 - test_size)) >= _LEAST_TO_TUNE:
+        return machines
+    left_out = [name for name in machines if name in _TUNED_IN_FOLDS]
+    if left_out:
+        note(
+            f"{' and '.join(left_out)} left out: the smallest class has {least} rows, too few to tune and to calibrate "
+            "with on every split"
+        )
+    return [name for name in machines if name not in _TUNED_IN_FOLDS]
+
+
 def _run(comparison: RepeatedComparison, folder: Path, jobs: int, *, fresh: bool) -> RunReport:
     from joblib import cpu_count, effective_n_jobs
 
@@ -253,7 +323,9 @@ def _run(comparison: RepeatedComparison, folder: Path, jobs: int, *, fresh: bool
     folder = folder / f"{name}-{comparison.digest}"
     few = comparison.class_index.size <= _FEW_ROWS
     try:
-        with show_progress(f"compare on {escape(comparison.dataset.name)}") as progress:
+        title = f"compare on {escape(comparison.dataset.name)}"
+        # Jobs differ by machine: the time left is known once every machine has had a turn.
+        with show_progress(title, least_jobs=len(comparison.machines)) as progress:
             outcome = run_experiment(
                 comparison,
                 folder,
@@ -317,33 +389,56 @@ def _document(
     }
 
 
-def _table(comparison: RepeatedComparison, ranking: list[Standing]) -> Table:
+def _tables(comparison: RepeatedComparison, ranking: list[Standing]) -> Iterator[Table]:
+    """Yield the ranking of the classifiers, if several were compared, and that of codings and decoders."""
+    from polymargin.comparison.standings import classifiers
+
     dataset = comparison.dataset
     rows, features = dataset.X.shape
-    table = Table(
-        title=f"{escape(dataset.name)}: {rows} rows, {features} features, {dataset.n_classes} classes; "
-        f"{_kernels(comparison)}, {comparison.repeats} splits",
-        caption="mean (standard deviation) on test rows; a dash where a decoder gives no probabilities",
+    title = (
+        f"{escape(dataset.name)}: {counted(rows, 'row')}, {counted(features, 'feature')}, {dataset.n_classes} classes; "
+        f"{_kernels(comparison)}, {counted(comparison.repeats, 'split')}"
     )
-    for name in ("machine", "coding", "decoding"):
+    first = classifiers(ranking)
+    coded = [standing for standing in ranking if standing.method.is_coded]
+    caption = "mean (standard deviation) on test rows, best log-loss first"
+    if first:
+        yield _table(comparison, first, title, caption, coded=False)
+        title = "Codings × decoders"
+    if len(coded) > sum(standing.method.is_coded for standing in first):
+        caption += "; a dash where a decoder gives labels only"
+        yield _table(comparison, coded, title, caption, coded=True)
+
+
+def _table(
+    comparison: RepeatedComparison, ranking: list[Standing], title: str, caption: str, *, coded: bool
+) -> Table:
+    from polymargin.metrics import is_unbalanced
+
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    names = ("model", "coding", "decoding") if coded else ("model",)
+    for name in names:
         table.add_column(name)
-    for name in ("accuracy %", "log-loss", "Brier", "calibration"):
-        table.add_column(name, justify="right")
+    shown = [("log-loss", "log_loss", 1.0, 3), ("accuracy %", "accuracy", 100.0, 1)]
+    if is_unbalanced(comparison.class_index):
+        shown += [("balanced accuracy %", "balanced_accuracy", 100.0, 1), ("AUC", "auc", 1.0, 3)]
+    shown += [("Brier", "brier", 1.0, 3)]
+    for heading in (*(heading for heading, *_ in shown), "calibration error"):
+        table.add_column(heading, justify="right")
     for standing in ranking:
         row = standing.as_json()
         table.add_row(
-            *standing.method,
-            _cell(row["accuracy"], 100.0, 1),
-            _cell(row["log_loss"], 1.0, 3),
-            _cell(row["brier"], 1.0, 3),
+            *(row[name] for name in names),
+            *(_cell(row[score], factor, digits) for _, score, factor, digits in shown),
             "–" if standing.calibration_error is None else f"{standing.calibration_error:.3f}",
+            style="dim" if row["machine"] == "baseline" else None,
         )
     return table
 
 
 def _kernels(comparison: RepeatedComparison) -> str:
     if comparison.kernel == "auto":
-        return "kernels chosen by the machines"
+        return "kernels chosen by the models"
     return f"{comparison.kernel} kernel" + (", auto with its own" if "auto" in comparison.machines else "")
 
 

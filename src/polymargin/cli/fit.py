@@ -15,10 +15,18 @@ from rich.table import Table
 from rich.text import Text
 
 from polymargin.cli._completion import data_files, one_of
-from polymargin.cli._console import USAGE, check_outputs, fail, note, reported, results
+from polymargin.cli._console import USAGE, check_outputs, counted, fail, note, reported, results
 from polymargin.cli._data import files_read, load_examples, name_of, names_file, scan_file
 from polymargin.cli._fitted import document_of, honest_of, relevance_of, save_model, write_report
-from polymargin.cli._models import CODINGS, DECODINGS, KERNELS, METRICS, MODELS, make_classifier
+from polymargin.cli._models import (
+    CODINGS,
+    DECODINGS,
+    KERNELS,
+    METRICS,
+    MODELS,
+    for_many_classes,
+    make_classifier,
+)
 from polymargin.cli._progress import duration, logged
 from polymargin.cli._reading import (
     STDIN,
@@ -31,6 +39,7 @@ from polymargin.cli._reading import (
     dialect_of,
     from_stdin,
 )
+from polymargin.cli._scores import quality_lines, warning_lines
 from polymargin.cli._streaming import STREAMING, Task, begun, fit_stream, is_large, parse_memory
 from polymargin.cli._warnings import noted
 
@@ -39,11 +48,14 @@ if TYPE_CHECKING:  # importing pandas for good would make every command slow to 
 
 __all__ = ["command"]
 
-#: Of models whose time grows with the cube of the rows: from here on it is long enough to say so.
-_MANY_ROWS = 10_000
 #: What the library advises where memory does not suffice for a search, and what commands have instead.
 _IN_PYTHON = "give C and gamma, or select them on fewer rows"
 _IN_SHELL = "learn from a sample (--sample 10000), or choose --model auto, which takes any number of rows"
+#: Models that hold all pairs of rows in memory: how much of it, how their time grows, and the number of rows from which
+#: on that is long enough to say so. The posterior SVM is fitted by default with its C and gamma in five folds.
+_BYTES_PER_PAIR_OF_ROWS = {"kernel-logistic": 48.0, "posterior-svm": 8.0}
+_GROWTH = {"kernel-logistic": "cube", "posterior-svm": "square or more"}
+_MANY_ROWS = {"kernel-logistic": 10_000, "posterior-svm": 5_000}
 #: How many of the columns that matter most are named.
 _NAMED_COLUMNS = 5
 #: How many of the columns that are left out are named.
@@ -113,6 +125,12 @@ def command(
         int, typer.Option("--max-categories", min=2, help="A column of more different texts is left out.")
     ] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the sample, the folds and the model.")] = 0,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", "-j", help="Workers that fit at once, -1 for one per core; the result is the same."
+        ),
+    ] = None,
     report: Annotated[
         Path | None, typer.Option("--report", help="Also write a page about the model to this HTML file.")
     ] = None,
@@ -169,7 +187,7 @@ def command(
         fail("a model of what comes from stdin needs a name: give its file by --output", USAGE)
     with reported(), from_stdin(data) as data:
         classifier = make_classifier(
-            model, seed, coding=coding, decoding=decoding, kernel=kernel, metric=metric
+            model, seed, jobs=jobs, coding=coding, decoding=decoding, kernel=kernel, metric=metric
         )
         dialect = dialect_of(delimiter, decimal, encoding, header, missing)
         output = output or Path(f"{name_of(data)}.skops")
@@ -218,10 +236,15 @@ def command(
                 check_rows=_check_rows(model),
                 scan=scan,
             )
+            prepared, many = task.limited(), None
+            if coding is None:
+                prepared, many = for_many_classes(prepared, np.unique(examples.labels).size)
+            if many is not None:
+                examples = replace(examples, notes=(*examples.notes, many))
             for line in (*examples.notes, *_small_classes(examples)):
                 note(line)
             with noted() as notes:
-                pipeline = _fitted(task.limited(), examples)
+                pipeline = _fitted(prepared, examples)
             honest = honest_of(pipeline, examples, seed)
         examples = replace(examples, notes=(*examples.notes, *notes))
         relevance = relevance_of(pipeline)
@@ -245,17 +268,18 @@ def _check_rows(model: str) -> Callable[[int], None]:
     def check(n_rows: int) -> None:
         from polymargin import _memory
 
-        if model == "kernel-logistic":  # it looks at all rows at once; the others know best themselves
-            _memory.require(
-                48.0 * n_rows**2,
-                f"--model {model} on {n_rows} rows",
-                _IN_SHELL,
+        if model not in _BYTES_PER_PAIR_OF_ROWS:  # the others know best themselves
+            return
+        _memory.require(
+            _BYTES_PER_PAIR_OF_ROWS[model] * n_rows**2,
+            f"--model {model} on {n_rows} rows",
+            _IN_SHELL,
+        )
+        if n_rows > _MANY_ROWS[model]:
+            note(
+                f"--model {model} takes long on {n_rows} rows, its time grows with their {_GROWTH[model]}; --sample "
+                "5000 is quick and often as good, and --model auto takes any number of rows"
             )
-            if n_rows > _MANY_ROWS:
-                note(
-                    f"{n_rows} rows take long, the time grows with their cube; --sample 5000 is quick and often as "
-                    "good, and --model auto takes any number of rows"
-                )
 
     return check
 
@@ -317,32 +341,26 @@ def _print(document: dict[str, Any]) -> None:
     kinds = list(document["columns"].values())
     n_texts, n_dates = kinds.count("text"), kinds.count("date") + kinds.count("time")
     other = ", ".join(f"{n} of {what}" for n, what in ((n_texts, "texts"), (n_dates, "dates")) if n)
-    columns = f"{len(kinds)} column{'s' * (len(kinds) != 1)}" + (f" ({other})" if other else "")
+    columns = counted(len(kinds), "column") + (f" ({other})" if other else "")
     console.print(
-        f"{document['data']}: {document['n_rows']} rows, {columns}, {len(document['classes'])} classes of "
+        f"{document['data']}: {counted(document['n_rows'], 'row')}, {columns}, {len(document['classes'])} classes of "
         f"{document['target']!r}: {_names(document['classes'])}",
         markup=False,
     )
     for line in _left_out_lines(document["left_out"]):
         console.print(line, markup=False)
     console.print(_chosen_table(document["estimator"], document["chosen"]))
-    for line in (*_tried_lines(document["chosen"]), *_metric_lines(document["chosen"])):
+    lines = (_tried_lines, _metric_lines, _plan_lines)
+    for line in (line for find in lines for line in find(document["chosen"])):
         console.print(line, markup=False)
     for line in _relevance_lines(document.get("relevance")):
         console.print(line, markup=False)
     quality = document["quality"]
     console.print(Text(f"on rows that were held out ({quality['method']})", style="bold"))
-    if "log_loss" in quality:
-        console.print(
-            f"  log-loss {quality['log_loss']:.4f} (always saying the class frequencies: "
-            f"{quality['log_loss_of_frequencies']:.4f})"
-        )
-        console.print(
-            f"  accuracy {quality['accuracy']:.1%}, Brier score {quality['brier']:.4f}, "
-            f"calibration error {quality['calibration_error']:.4f}"
-        )
-    else:
-        console.print(f"  accuracy {quality['accuracy']:.1%} (this decoding gives no probabilities)")
+    for line in quality_lines(quality, document["classes"]):
+        console.print(f"  {line}", markup=False)
+    for line in warning_lines(quality, document["classes"]):
+        console.print(Text(f"warning: {line}", style="bold red"))
     console.print(f"model: {document['file']} ({duration(document['seconds'])})", markup=False)
     if "report" in document:
         console.print(f"report: {document['report']}", markup=False)
@@ -385,6 +403,12 @@ def _tried_lines(facts: dict[str, Any]) -> Iterator[str]:
     best, second = next(row for row in found["candidates"] if row["chosen"]), found["runner_up"]
     line = f"chosen by the {found['compared_by']} on {found['n_rows']} rows: {_candidate(best)}"
     yield line if second is None else f"{line}; runner-up: {_candidate(second)}"
+
+
+def _plan_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield how many rows were divided, if they were."""
+    plans = dict.fromkeys(member["plan"] for member in (facts, *facts.get("members", [])) if "plan" in member)
+    yield from (f"plan: {plan}" for plan in plans)
 
 
 def _metric_lines(facts: dict[str, Any]) -> Iterator[str]:

@@ -22,19 +22,35 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShuffleSplit
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from polymargin._peers import fit_method, log_proba_of
 from polymargin.codebooks import resolve_codebook
 from polymargin.comparison.codings import Prediction, can_read, class_positions, predicted
+from polymargin.comparison.many_classes import pool_members
 from polymargin.datasets import Dataset, preprocessor
 from polymargin.decoders import Decoder, Loss, resolve_decoder
 from polymargin.estimators import AutoKernelClassifier, LSSVMClassifier, SVMClassifier, fit_together
 from polymargin.metrics import accuracy
 from polymargin.reproduction import Experiment, Figure, Key, Layout, Row, protocol_hash
 
-__all__ = ["CODINGS", "DECODINGS", "MACHINES", "Method", "RepeatedComparison", "unpacked"]
+__all__ = ["CODINGS", "DECODINGS", "MACHINES", "OWN", "PEERS", "Method", "RepeatedComparison", "unpacked"]
 
 Array = NDArray[Any]
 
-MACHINES = ("ls-svm", "svm", "posterior-svm", "auto")
+#: Machines by the names of their estimators.
+OWN = {
+    "auto": "AutoKernelClassifier",
+    "ls-svm": "LSSVMClassifier",
+    "svm": "SVMClassifier",
+    "posterior-svm": "PosteriorSVMClassifier",
+}
+#: Classifiers of scikit-learn, by their names in `polymargin._peers.METHODS`.
+PEERS = {
+    "svc": "SVC, tuned and calibrated",
+    "logistic": "logistic regression",
+    "random-forest": "random forest",
+    "baseline": "class frequencies (baseline)",
+}
+MACHINES = (*OWN, *PEERS)
 CODINGS = ("one-vs-one", "one-vs-all", "minimal", "ecoc")
 DECODINGS = ("coupled-softmax", "softmax", "coupling", "bayes", "hamming", "loss")
 
@@ -42,14 +58,22 @@ DECODINGS = ("coupled-softmax", "softmax", "coupling", "bayes", "hamming", "loss
 AUTO = "auto"
 #: What stands for the coding and the decoding of a pool, which has several.
 _POOL = "pool"
+#: What stands for those of a classifier that has neither.
+_NONE = ""
 _POSTERIOR_CODINGS = ("single", "one-vs-all")
 _POSTERIOR_C = (0.1, 1.0, 10.0, 100.0)
 _POSTERIOR_GAMMA_FACTORS = (0.25, 1.0, 4.0)
 _POSTERIOR_FOLDS = 3
 #: Parts of the package that do not change what is computed.
 _SHOWS_ONLY = ("cli", "papers", "plots", "report", "reproduction")
-#: Roughly how long the machines take beside each other.
-_COSTS = {"ls-svm": 1.0, "svm": 2.0, "posterior-svm": 2.0, "auto": 1.0}
+
+
+#: The coding and decoding that an estimator has unless told otherwise.
+_DEFAULTS = {
+    "ls-svm": ("one-vs-one", "coupled-softmax"),
+    "svm": ("one-vs-one", "coupled-softmax"),
+    "posterior-svm": ("single", "softmax"),
+}
 
 
 class Method(NamedTuple):
@@ -59,8 +83,25 @@ class Method(NamedTuple):
     coding: str
     decoding: str
 
+    @property
+    def model(self) -> str:
+        """The name of the classifier."""
+        return OWN.get(self.machine) or PEERS[self.machine]
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether this is a machine with one coding and one decoding."""
+        return self.machine in _DEFAULTS
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is a classifier as it is without a choice of coding and decoding."""
+        return _DEFAULTS.get(self.machine, self[1:]) == self[1:]
+
     def __str__(self) -> str:
-        return self.machine if self.coding == _POOL else f"{self.machine}, {self.coding}, {self.decoding}"
+        return (
+            self.model if self.coding in (_POOL, _NONE) else f"{self.model}, {self.coding}, {self.decoding}"
+        )
 
 
 class RepeatedComparison(Experiment):
@@ -74,7 +115,7 @@ class RepeatedComparison(Experiment):
     dataset : Dataset
         What is learned.
     machines : sequence of str
-        Some of `MACHINES`.
+        Some of `MACHINES`: estimators of this package, and classifiers of scikit-learn beside them.
     codings, decodings : sequence of str
         What is compared; a decoder that cannot read a coding, or needs more than a machine gives, is left out for it.
         Two classes have one dichotomy, so that only the first coding takes part.
@@ -171,6 +212,8 @@ class RepeatedComparison(Experiment):
     def _pairs(self, machine: str) -> list[tuple[str, str]]:
         if machine == "auto":
             return [(_POOL, _POOL)]
+        if machine in PEERS:
+            return [(_NONE, _NONE)]
         # The single machine has an output for every class, as one-vs-all has.
         books = (
             {
@@ -196,7 +239,7 @@ class RepeatedComparison(Experiment):
         return next(islice(splitter.split(self.class_index, self.class_index), number - 1, None))
 
     def run(self, job: Key) -> list[Row]:
-        """Train on a split and return what every method says of its test rows."""
+        """Train on a split and return what every method predicts for its test rows."""
         number = int(job["split"])
         train, test = self.split(number)
         with warnings.catch_warnings():
@@ -221,6 +264,9 @@ class RepeatedComparison(Experiment):
     def _predictions(
         self, machine: str, X_train: Array, y_train: Array, X_test: Array, seed: int
     ) -> list[Prediction]:
+        if machine in PEERS:
+            log_proba = log_proba_of(fit_method(PEERS[machine], X_train, y_train, seed), X_test)
+            return [Prediction(_NONE, _NONE, log_proba.argmax(axis=1), log_proba)]
         models = self._models(machine, self._pairs(machine), X_train, y_train, seed)
         with _copies_reported_once():
             if machine in ("ls-svm", "svm"):
@@ -235,7 +281,8 @@ class RepeatedComparison(Experiment):
     ) -> dict[tuple[str, str], Any]:
         """Return the estimators that have these codings and decodings, not fitted."""
         if machine == "auto":
-            return {pair: AutoKernelClassifier(random_state=seed) for pair in pairs}
+            members = pool_members(self.classes.size)
+            return {pair: AutoKernelClassifier(members, random_state=seed) for pair in pairs}
         if machine == "posterior-svm":
             kernel = _default_rbf(self.kernel)
             tuned = cache(partial(_tuned_posterior, X, y, kernel=kernel, seed=seed))
@@ -253,7 +300,7 @@ class RepeatedComparison(Experiment):
         return models
 
     def model(self, method: Method) -> Pipeline:
-        """Return a method trained on all rows, with the preparation of the features before it."""
+        """Return a method of ours trained on all rows, with the preparation of the features before it."""
         encoder = preprocessor(self.dataset).fit(self.dataset.X)
         X = encoder.transform(self.dataset.X)
         pair = (method.coding, method.decoding)
@@ -261,10 +308,6 @@ class RepeatedComparison(Experiment):
         with _copies_reported_once():
             model.fit(X, self.dataset.y)
         return make_pipeline(encoder, model)
-
-    def cost(self, job: Key) -> float:
-        """Return roughly how long a job takes."""
-        return _COSTS[job["machine"]]
 
     def paper_figures(self) -> list[Figure]:
         """Return nothing: no paper has this table."""

@@ -10,18 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin.comparison.repeated import Method, RepeatedComparison, unpacked
-from polymargin.metrics import accuracy, brier_score, calibration_error, log_loss
+from polymargin.comparison.repeated import OWN, Method, RepeatedComparison, unpacked
+from polymargin.metrics import (
+    accuracy,
+    balanced_accuracy,
+    brier_score,
+    calibration_error,
+    log_loss,
+    one_vs_rest_auc,
+)
 from polymargin.reproduction import Row
 
-__all__ = ["Standing", "Tests", "standings"]
+__all__ = ["Standing", "Tests", "classifiers", "shown_in_detail", "standings"]
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class Tests:
-    """What a method said of the test rows of all splits; a row that was tested in several splits is there as often.
+    """The predictions of a method for the test rows of all splits; a row tested in several splits is there as often.
 
     Attributes
     ----------
@@ -47,28 +54,35 @@ class Standing:
     ----------
     method : Method
         What competed.
-    accuracy, log_loss, brier : ndarray of shape (splits,), or None
-        The scores of its splits; those of probabilities only where there are any.
+    accuracy, balanced_accuracy, log_loss, brier, auc : ndarray of shape (splits,), or None
+        The scores of its splits; those of probabilities only where there are any. ``auc`` is the area under the ROC
+        curve, each class against the others.
     calibration_error : float or None
         Of the largest probability, over the tests of all splits together: one split has too few rows for it.
     tests : Tests
-        What it said.
+        What it predicted.
     """
 
     method: Method
     accuracy: Array
+    balanced_accuracy: Array
     log_loss: Array | None
     brier: Array | None
+    auc: Array | None
     calibration_error: float | None
     tests: Tests
 
     def as_json(self) -> dict[str, Any]:
         """Return names and scores as plain values."""
         return {
-            **self.method._asdict(),
+            "model": self.method.model,
+            "default": self.method.is_default,
+            **{name: value or None for name, value in self.method._asdict().items()},
             "accuracy": _mean_sd(self.accuracy),
+            "balanced_accuracy": _mean_sd(self.balanced_accuracy),
             "log_loss": _mean_sd(self.log_loss),
             "brier": _mean_sd(self.brier),
+            "auc": _mean_sd(self.auc),
             "calibration_error": self.calibration_error,
         }
 
@@ -90,7 +104,7 @@ def standings(comparison: RepeatedComparison, rows: Iterable[Row]) -> list[Stand
     >>> rows = [row for job in comparison.jobs() for row in comparison.run(job)]
     >>> (best,) = standings(comparison, rows)
     >>> str(best.method), best.tests.row.size
-    ('ls-svm, minimal, bayes', 100)
+    ('LSSVMClassifier, minimal, bayes', 100)
     """
     by_method: dict[Method, list[Row]] = {}
     for row in rows:
@@ -105,6 +119,35 @@ def standings(comparison: RepeatedComparison, rows: Iterable[Row]) -> list[Stand
     )
 
 
+def classifiers(ranking: Sequence[Standing]) -> list[Standing]:
+    """Return the classifiers as they are without a choice of coding and decoding; none if only one was compared.
+
+    To take the best of many codings and decoders by their scores on the test rows is to choose by these rows, so that
+    its score is a little too good. These are not chosen.
+
+    Parameters
+    ----------
+    ranking : sequence of Standing
+        What `standings` returned.
+    """
+    found = [standing for standing in ranking if standing.method.is_default]
+    return found if len({standing.method.machine for standing in ranking}) > 1 else []
+
+
+def shown_in_detail(ranking: Sequence[Standing]) -> Standing:
+    """Return the method whose predictions a report shows: the best of this package's.
+
+    Parameters
+    ----------
+    ranking : sequence of Standing
+        What `standings` returned; of its classifiers, if several were compared, else of all methods.
+    """
+    for standing in (*classifiers(ranking), *ranking):
+        if standing.method.machine in OWN:
+            return standing
+    raise ValueError(f"none of the methods is one of {', '.join(OWN.values())}: there is no model to show")
+
+
 def _standing(comparison: RepeatedComparison, method: Method, rows: Sequence[Row]) -> Standing:
     splits = [_tests(comparison, row) for row in rows]
     whole = Tests(
@@ -114,14 +157,18 @@ def _standing(comparison: RepeatedComparison, method: Method, rows: Sequence[Row
         None if splits[0].log_proba is None else np.concatenate([tests.log_proba for tests in splits]),
     )
     right = np.array([accuracy(tests.class_index, tests.labels) for tests in splits])
+    recall = np.array([balanced_accuracy(tests.class_index, tests.labels) for tests in splits])
     if whole.log_proba is None:
-        return Standing(method, right, None, None, None, whole)
+        return Standing(method, right, recall, None, None, None, None, whole)
     given = [(tests, tests.log_proba) for tests in splits if tests.log_proba is not None]
+    areas = [one_vs_rest_auc(tests.class_index, np.exp(log_proba)) for tests, log_proba in given]
     return Standing(
         method,
         right,
+        recall,
         np.array([log_loss(tests.class_index, log_proba) for tests, log_proba in given]),
         np.array([brier_score(tests.class_index, np.exp(log_proba)) for tests, log_proba in given]),
+        None if None in areas else np.array(areas, dtype=np.float64),
         calibration_error(whole.class_index, np.exp(whole.log_proba)),
         whole,
     )

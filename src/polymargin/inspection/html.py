@@ -26,13 +26,15 @@ SELECTIONS = {
     "cv": "cross-validation",
 }
 _MARK = "polymargin-choices"
-# Colours are inherited and lines drawn in the colour of the text: notebooks may be light or dark, and stripe tables.
+# Colours are inherited, since notebooks may be light or dark, and stripe tables. scikit-learn's diagram finds out which
+# and marks itself ``dark``, but keeps its light boxes; the table is dark there.
 _STYLE = f"""<style>
 .{_MARK} table {{ border-collapse: collapse; margin: 0.3em 0.5em; font-size: 0.95em; color: inherit; }}
 .{_MARK} tr {{ background: transparent !important; }}
 .{_MARK} th, .{_MARK} td {{ padding: 0.15em 0.7em 0.15em 0; text-align: left !important; vertical-align: top;
   border: none; border-bottom: 1px solid rgba(128, 128, 128, 0.3); color: inherit; white-space: normal; }}
 .{_MARK} th {{ font-weight: 600; opacity: 0.75; white-space: nowrap; }}
+.sk-global.dark .{_MARK} {{ background: #1b2027; color: #e7eaee; color-scheme: dark; padding: 0.2em 0.3em; }}
 </style>"""
 
 
@@ -75,7 +77,7 @@ def choices_table(estimator: Any) -> str:
     except NotFittedError:
         return ""
     rows = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _choices(estimator)
+        f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in choices(estimator)
     )
     tried = "".join(_tried_tables(estimator))
     return f'{_STYLE}<div class="{_MARK}"><table><tbody>{rows}</tbody></table>{tried}</div>'
@@ -104,7 +106,7 @@ def _tried_tables(estimator: Any) -> Iterator[str]:
         yield f"<details><summary>What was tried{of}{sample}</summary><table><tr>{head}</tr>{body}</table></details>"
 
 
-def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
+def choices(estimator: Any) -> Iterator[tuple[str, str]]:
     """Yield names and values; what an estimator does not have is left out."""
     names = [str(name) for name in np.asarray(estimator.classes_).tolist()]
     yield "classes", f"{len(names)}: {', '.join(names[:_NAMES])}{', …' if len(names) > _NAMES else ''}"
@@ -138,11 +140,13 @@ def _choices(estimator: Any) -> Iterator[tuple[str, str]]:
 
 
 def _rows(estimator: Any) -> Iterator[tuple[str, str]]:
-    """Yield how many rows there were, and how many of them became support vectors, or how they were divided."""
+    """Yield how the fit was planned, how many rows there were, and how many of them became support vectors."""
     plan = getattr(estimator, "plan_", None)
+    plans = dict.fromkeys(str(each.plan_) for each in kernel_members(estimator) if hasattr(each, "plan_"))
+    for text in plans:
+        yield "plan", text.partition(": ")[2]
     if plan is not None and plan.scale != "exact":
         yield "training rows", f"{estimator.n_rows_}"
-        yield "divided into", str(plan).partition(": ")[2]
         yield "decoder learned from", f"{estimator.support_.size} of them"
         return
     for place in ("_trained_rows", "support_", "_class_index"):

@@ -18,11 +18,15 @@ Figure = dict[str, Any]
 
 _LONG = 28
 _MANY_CLASSES = 40
+#: The confusion matrix of more classes is a heat map, of fewer a table.
+LARGEST_TABLE = 20
 
 
 def figures(summary: Summary) -> dict[str, Figure]:
     """Return the figures of a summary by section."""
     found = {"codebook": _codebook(summary)} if summary["model"]["codebook"] else {}
+    if len(summary["classes"]) > LARGEST_TABLE:
+        found["confusion"] = _confusion(summary)
     if summary["reliability"]:
         found |= {"reliability": _reliability(summary), "histograms": _histograms(summary)}
     if summary["model"]["relevance"]:
@@ -78,7 +82,7 @@ def _reliability(summary: Summary) -> Figure:
                         },
                         "marker": {"color": "@accent", "size": 8},
                         "line": {"color": "@accent/0.5", "width": 1.5},
-                        "hovertemplate": "promised %{x:.3f}<br>came true %{y:.3f}"
+                        "hovertemplate": "predicted %{x:.3f}<br>observed %{y:.3f}"
                         "<br>between %{customdata[1]:.3f} and %{customdata[2]:.3f}"
                         "<br>%{customdata[0]} predictions<extra></extra>",
                     },
@@ -91,8 +95,8 @@ def _reliability(summary: Summary) -> Figure:
         "choose": "Show the",
         "height": 400,
         "layout": {
-            "xaxis": axis | {"title": {"text": "probability promised"}},
-            "yaxis": axis | {"title": {"text": "share that came true"}},
+            "xaxis": axis | {"title": {"text": "mean predicted probability"}},
+            "yaxis": axis | {"title": {"text": "observed frequency"}},
         },
     }
 
@@ -128,7 +132,7 @@ def _histograms(summary: Summary) -> Figure:
             "barmode": "stack",
             "showlegend": True,
             "xaxis": {
-                "title": {"text": "probability given"},
+                "title": {"text": "predicted probability"},
                 "range": [0, 1],
                 "tickvals": [0, 0.25, 0.5, 0.75, 1],
             },
@@ -189,7 +193,7 @@ def _codebook(summary: Summary) -> Figure:
     views = []
     for view in summary["model"]["codebook"]["views"]:
         matrix = np.array(view["matrix"])
-        side = {-1: "−", 0: "takes no part", 1: "+"}
+        side = {-1: "−", 0: "not used", 1: "+"}
         data: Figure = {
             "type": "heatmap",
             "z": matrix.tolist(),
@@ -214,6 +218,37 @@ def _codebook(summary: Summary) -> Figure:
         "layout": {
             "xaxis": {"title": {"text": "machine"}, "showgrid": False, "tick0": 1, "dtick": 1 + most // 12},
             "yaxis": {"autorange": "reversed", "showgrid": False, **_class_ticks(names)},
+        },
+    }
+
+
+def _confusion(summary: Summary) -> Figure:
+    names = summary["classes"]
+    counts = np.array(summary["confusion"]["counts"])
+    totals = np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    texts = [plain(name, 24) for name in names]
+    data = {
+        "type": "heatmap",
+        # The square root lets a few errors be seen beside the diagonal.
+        "z": np.round(np.sqrt(counts / totals), 4).tolist(),
+        "x": list(range(len(names))),
+        "y": list(range(len(names))),
+        "customdata": counts.tolist(),
+        "text": [[f"{true} predicted as {predicted}" for predicted in texts] for true in texts],
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": [[0, "@blank"], [0.02, "@surface-low"], [1, "@surface-high"]],
+        "showscale": False,
+        "hovertemplate": "%{text}: %{customdata}<extra></extra>",
+    }
+    ticks = _class_ticks(names)
+    return {
+        "views": [{"name": "", "data": [data]}],
+        "height": int(np.clip(140 + 7 * len(names), 420, 900)),
+        "width": 900,
+        "layout": {
+            "xaxis": {"title": {"text": "predicted class"}, "showgrid": False, "tickangle": -60, **ticks},
+            "yaxis": {"title": {"text": "true class"}, "autorange": "reversed", "showgrid": False, **ticks},
         },
     }
 

@@ -1,4 +1,4 @@
-"""What a fitted model shows, as plain values: columns that matter, codebook, what it chose among, decision regions."""
+"""A fitted model as plain values: its parameters, relevance, codebook, the search, decision regions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 
+from polymargin.comparison.codings import class_positions
 from polymargin.inspection import feature_relevance, selection_surface
-from polymargin.inspection.html import SELECTIONS
+from polymargin.inspection.html import SELECTIONS, choices
 from polymargin.inspection.members import kernel_members, member_name
 from polymargin.inspection.tried import in_words, searches
 from polymargin.plots import decision_regions
+from polymargin.plots.regions import DecisionRegions
 
 Array = NDArray[Any]
 Section = dict[str, Any]
@@ -20,6 +23,8 @@ Section = dict[str, Any]
 _SHOWN_MACHINES = 400
 _SHOWN_POINTS = 800
 _SHOWN_COLUMNS, _DRAWN_COLUMNS = 200, 20
+#: A plane of principal components is drawn if this share of the rows lies on the class that is predicted for them.
+_FAITHFUL = 0.8
 _FINE, _COARSE, _MANY_ROWS = 84, 40, 1500
 
 
@@ -40,6 +45,7 @@ def model_parts(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Se
     estimator = model[-1]
     return {
         "estimator": type(estimator).__name__,
+        "choices": [{"name": name, "value": value} for name, value in choices(estimator)],
         "members": _members(estimator),
         "tried": _tried(estimator),
         "relevance": _relevance(model, feature_names),
@@ -173,11 +179,20 @@ def _regions(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Secti
     except ValueError as error:
         return {"missing": str(error)}
     assert found.labels is not None
+    agreement = None if numeric else _agreement(model, X, found)
+    if agreement is not None and agreement < _FAITHFUL:
+        return {
+            "missing": (
+                f"on the plane of the first two principal components only {agreement:.0%} of the rows lie on the "
+                "colour of their own prediction, so that a picture would mislead"
+            )
+        }
     shown = np.arange(len(found.points))
     if shown.size > _SHOWN_POINTS:
         shown = np.sort(np.random.default_rng(0).choice(shown, _SHOWN_POINTS, replace=False))
     return {
         "plane": "features" if numeric else "components",
+        "agreement": agreement,
         "axis_names": feature_names[:2] if numeric else list(found.axis_names),
         "x": found.x.tolist(),
         "y": found.y.tolist(),
@@ -188,6 +203,19 @@ def _regions(model: Pipeline, X: Any, y: Any, feature_names: list[str]) -> Secti
         "point_rows": shown.tolist(),
         "point_classes": found.labels[shown].tolist(),
     }
+
+
+def _agreement(model: Pipeline, X: Any, found: DecisionRegions) -> float:
+    """Return the share of rows whose prediction is the class of the plane where they are drawn."""
+    rows = np.arange(len(found.points))
+    if rows.size > _SHOWN_POINTS:
+        rows = np.sort(np.random.default_rng(0).choice(rows, _SHOWN_POINTS, replace=False))
+    predicted = class_positions(model.predict(_safe_indexing(X, rows)), found.classes)
+    across, up = (
+        np.abs(grid[np.newaxis, :] - found.points[rows, axis, np.newaxis]).argmin(axis=1)
+        for axis, grid in enumerate((found.x, found.y))
+    )
+    return float(np.mean(found.proba.argmax(axis=2)[up, across] == predicted))
 
 
 def _two_numbers(X: Any) -> bool:

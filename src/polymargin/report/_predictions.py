@@ -1,4 +1,4 @@
-"""Calibration, confusion and single rows of honest predictions, as plain values."""
+"""Calibration, confusion and single rows of out-of-sample predictions, as plain values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from polymargin.metrics import (
     accuracy,
+    balanced_accuracy,
     brier_score,
     calibration_error,
+    class_frequencies_baseline,
+    is_unbalanced,
     leave_halves_out,
     leave_one_out_calibration_error,
     log_loss,
+    one_vs_rest_auc,
     reliability_curve,
 )
 from polymargin.metrics.calibration import wilson_interval
@@ -26,6 +30,7 @@ Section = dict[str, Any]
 _LEVEL = 0.95
 _HISTOGRAM_BINS = 20
 _LISTED_ROWS = 12
+_LISTED_CONFUSIONS = 15
 #: The total number of labels that are drawn for the calibration error by chance.
 _CHANCE_WORK, _CHANCE_DRAWS = 2_000_000, 100
 
@@ -108,15 +113,34 @@ def _scores(said: Predictions) -> Section:
         "predictions": int(said.class_index.size),
         "rows": int(said.rows[0].size),
         "accuracy": accuracy(said.class_index, said.labels, sample_weight=said.weights),
+        "balanced_accuracy": balanced_accuracy(said.class_index, said.labels, sample_weight=said.weights),
+        "unbalanced": is_unbalanced(said.class_index),
+        "baseline": _baseline(said),
     }
     if said.log_proba is not None:
         part |= {
             "log_loss": log_loss(said.class_index, said.log_proba, sample_weight=said.weights),
+            "auc": one_vs_rest_auc(said.class_index, said.proba, sample_weight=said.weights),
             "brier": brier_score(said.class_index, said.proba, sample_weight=said.weights),
             "calibration_error": _stated_calibration_error(said),
             "calibration_by_chance": _calibration_by_chance(said.for_calibration),
         }
     return part
+
+
+def _baseline(said: Predictions) -> Section:
+    """Return the scores of the class frequencies, and whether the model's log-loss is better by more than chance."""
+    found = class_frequencies_baseline(said.class_index, said.log_proba, sample_weight=said.weights)
+    if found.standard_error is not None:
+        # Tests of the same row are not independent.
+        error = found.standard_error * float(np.sqrt(said.row.size / said.rows[0].size))
+        found = replace(found, standard_error=error)
+    return {
+        "log_loss": found.log_loss,
+        "accuracy": found.accuracy,
+        "most_frequent": said.classes[found.most_frequent],
+        "learned": found.learned,
+    }
 
 
 def _stated_calibration_error(said: Predictions) -> float:
@@ -211,7 +235,24 @@ def _confusion(said: Predictions) -> Section:
     n_classes = len(said.classes)
     counts = np.zeros((n_classes, n_classes), dtype=np.int64)
     np.add.at(counts, (said.class_index, said.labels), 1)
-    return {"counts": counts.tolist()}
+    off = counts - np.diag(np.diag(counts))
+    most = np.argsort(-off, axis=None, kind="stable")[:_LISTED_CONFUSIONS]
+    pairs = zip(*np.unravel_index(most, off.shape), strict=True)
+    return {
+        "counts": counts.tolist(),
+        "wrong": int(off.sum()),
+        "pairs": int((off > 0).sum()),
+        "most": [
+            {
+                "true": said.classes[true],
+                "predicted": said.classes[predicted],
+                "count": int(off[true, predicted]),
+                "share": float(off[true, predicted] / counts[true].sum()),
+            }
+            for true, predicted in pairs
+            if off[true, predicted]
+        ],
+    }
 
 
 def _per_class(said: Predictions) -> list[Section]:

@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from polymargin._version import __version__
 from polymargin.comparison.codings import class_positions
+from polymargin.comparison.standings import classifiers, shown_in_detail
 from polymargin.report._model import model_parts
 from polymargin.report._predictions import Predictions, prediction_parts
 from polymargin.report._sentences import with_sentences
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["compare_summary", "fit_summary"]
 
 Array = NDArray[Any]
+
+#: Of a row that is listed so many features are shown.
+_SHOWN_FEATURES = 4
 
 
 def fit_summary(
@@ -53,7 +57,7 @@ def fit_summary(
     title : str
         What the page is called.
     log_proba : ndarray of shape (n, K)
-        Honest log-probabilities of the rows: none has learned from the row itself.
+        Out-of-sample log-probabilities: those of a row come from a model that was not fitted on it.
     classes : ndarray of shape (K,)
         What the columns of `log_proba` stand for.
     notes : sequence of str
@@ -103,18 +107,20 @@ def fit_summary(
         **prediction_parts(predictions),
         "model": model_parts(model, X, labels, feature_names),
         "ranking": None,
+        "classifiers": [],
         "rows_of_file": row_numbers is not None,
     }
-    return with_sentences(_numbered(summary, numbers))
+    return with_sentences(_with_features(_numbered(summary, numbers), X, feature_names, numbers))
 
 
 def compare_summary(
     comparison: RepeatedComparison, ranking: Sequence[Standing], *, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Summarise a comparison: the ranking, the predictions of the best method, and that method fitted to all rows.
+    """Summarise a comparison: the ranking, the predictions of the best model, and that model fitted to all rows.
 
-    Every test of a row counts, so that a row that was tested in several splits is counted as often; only the lists of
-    single rows take a row once.
+    The model is the best of this package's classifiers; if only one was compared, its best coding and decoding. Every
+    test of a row counts, so that a row that was tested in several splits is counted as often; only the lists of single
+    rows take a row once.
 
     Parameters
     ----------
@@ -141,7 +147,7 @@ def compare_summary(
     >>> summary["kind"], summary["scores"]["predictions"]
     ('compare', 100)
     """
-    dataset, best = comparison.dataset, ranking[0]
+    dataset, best = comparison.dataset, shown_in_detail(ranking)
     numbers = np.asarray(dataset.extras.get("row", np.arange(1, len(dataset.y) + 1)))
     tests = best.tests
     predictions = Predictions(
@@ -164,11 +170,14 @@ def compare_summary(
         "best": str(best.method),
         "rows_of_file": "row" in dataset.extras,
         "ranking": [{"name": str(standing.method), **standing.as_json()} for standing in ranking],
+        "classifiers": [
+            {"name": str(standing.method), **standing.as_json()} for standing in classifiers(ranking)
+        ],
         **prediction_parts(predictions),
         "model": model_parts(comparison.model(best.method), dataset.X, dataset.y, feature_names),
     }
     summary["data"]["rows"] = len(dataset.y)
-    return with_sentences(_numbered(summary, numbers))
+    return with_sentences(_with_features(_numbered(summary, numbers), dataset.X, feature_names, numbers))
 
 
 def _heading(
@@ -186,6 +195,34 @@ def _heading(
         "version": __version__,
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _with_features(
+    summary: dict[str, Any], X: Any, feature_names: list[str], numbers: Array
+) -> dict[str, Any]:
+    """Add the most relevant features of the rows that are listed, as texts."""
+    relevance = summary["model"]["relevance"]
+    order = [row["name"] for row in relevance["rows"]] if relevance else []
+    chosen = [name for name in order if name in feature_names] or feature_names
+    places = [feature_names.index(name) for name in chosen[:_SHOWN_FEATURES]]
+    place_of = {int(number): i for i, number in enumerate(numbers)}
+    values = X.to_numpy(dtype=object) if hasattr(X, "to_numpy") else np.asarray(X, dtype=object)
+    for row in (*(summary["uncertain"] or ()), *(summary["wrong"] or ())):
+        cells = values[place_of[row["row"]]]
+        row["features"] = [{"name": feature_names[j], "value": _cell(cells[j])} for j in places]
+    summary["features_left_out"] = len(feature_names) - len(places)
+    return summary
+
+
+def _cell(value: Any) -> str:
+    """Write a value of the data; what is missing is a question mark.
+
+    >>> _cell(0.30000000000000004), _cell(None), _cell("red")
+    ('0.3', '?', 'red')
+    """
+    if value is None or value != value:
+        return "?"
+    return f"{value:.6g}" if isinstance(value, int | float | np.number) else str(value)
 
 
 def _numbered(summary: dict[str, Any], numbers: Array) -> dict[str, Any]:

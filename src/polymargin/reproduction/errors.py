@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "DataMissing",
     "FolderBusy",
     "JournalDamaged",
     "ProtocolChanged",
@@ -26,6 +27,24 @@ class FolderBusy(ReproductionError):
 
 class JournalDamaged(ReproductionError):
     """The journal cannot be read, so nothing may be appended to it."""
+
+
+class DataMissing(ReproductionError):
+    """A dataset is not here, and the other jobs of the same dataset would fail like this one.
+
+    Parameters
+    ----------
+    job : str
+        The job.
+    advice : str
+        What is missing and what to set.
+    """
+
+    def __init__(self, job: str, advice: str) -> None:
+        super().__init__(
+            f"{job} needs data that are not here, so the run stops. {advice} What is finished is saved; the same "
+            "command resumes. --dataset NAME runs the jobs of the datasets that are here"
+        )
 
 
 class WorkerDied(ReproductionError):

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from polymargin.reproduction.errors import ReproductionError, RunInterrupted, WorkerDied
+from polymargin._dataset import DatasetNotFound
+from polymargin.reproduction.errors import DataMissing, ReproductionError, RunInterrupted, WorkerDied
 from polymargin.reproduction.experiment import Experiment, Row
 from polymargin.reproduction.jobs import Outcome, compute_all
 from polymargin.reproduction.journal import Journal, JournalContent, check_protocol, read_journal
@@ -137,6 +138,8 @@ def run_experiment(
     ------
     ProtocolChanged, FolderBusy, ReproductionError
         See their messages; nothing was lost.
+    DataMissing
+        When a job finds no data; the others would fail one after the other.
     WorkerDied, RunInterrupted
         When a worker process is killed, or on Ctrl-C, after the csv of what is finished was written.
     """
@@ -168,6 +171,9 @@ def run_experiment(
             with closing(compute_all(experiment, missing, n_jobs, threads)) as outcomes:
                 for outcome in outcomes:
                     _record(journal, report, outcome)
+                    kind, _, advice = outcome.error.partition(": ")
+                    if kind == DatasetNotFound.__name__:
+                        raise DataMissing(str(outcome.job), advice)
                     meter.advance(outcome.job)
         except KeyboardInterrupt as interrupt:
             done = sum(job in content.jobs for job in asked)

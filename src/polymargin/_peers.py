@@ -1,4 +1,4 @@
-"""The classifiers that `polymargin bench` compares: ours, and common ones with class probabilities."""
+"""The classifiers that `bench` and `compare` put beside each other: ours, and common ones with class probabilities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["METHODS", "fit_method"]
+__all__ = ["METHODS", "fit_method", "log_proba_of"]
 
 Array = NDArray[Any]
 
@@ -32,55 +32,91 @@ def fit_method(method: str, X: Array, y: Array, seed: int) -> Any:
     seed : int
         For methods that draw at random.
     """
-    folds = int(min(5, np.bincount(y).min()))
-    if folds < 2:
-        raise ValueError("a class has a single row, too few to tune and to calibrate with")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peers that stop early or will change a default
-        return METHODS[method](X, y, folds, seed)
+        return METHODS[method](X, y, seed)
 
 
-def _auto(X: Array, y: Array, folds: int, seed: int) -> Any:
+def log_proba_of(model: Any, X: Array) -> Array:
+    """Return a classifier's log-probabilities; a probability of zero, which a forest can give, is made positive.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted, with ``predict_proba``.
+    X : ndarray of shape (n, d)
+        Rows.
+
+    Returns
+    -------
+    log_proba : ndarray of shape (n, K)
+        Their log-loss is finite.
+    """
+    proba = model.predict_proba(X)
+    return np.log(np.clip(proba / proba.sum(axis=1, keepdims=True), np.finfo(float).eps, 1.0))
+
+
+def _folds(y: Array) -> int:
+    """Return the number of folds of a peer's own cross-validation."""
+    folds = int(min(5, np.bincount(y).min()))
+    if folds < 2:
+        raise ValueError(
+            "a class has a single row to train on, too few to tune and to calibrate SVC and logistic regression with; "
+            "leave these out, or the class"
+        )
+    return folds
+
+
+def _auto(X: Array, y: Array, seed: int) -> Any:
     from polymargin import AutoKernelClassifier
 
     return AutoKernelClassifier(random_state=seed).fit(X, y)
 
 
-def _ls_svm(X: Array, y: Array, folds: int, seed: int) -> Any:
+def _ls_svm(X: Array, y: Array, seed: int) -> Any:
     from polymargin import LSSVMClassifier
 
     return LSSVMClassifier(random_state=seed).fit(X, y)
 
 
-def _svc(X: Array, y: Array, folds: int, seed: int) -> Any:
+def _svc(X: Array, y: Array, seed: int) -> Any:
     """Tune by cross-validated accuracy on a grid, then calibrate on out-of-fold outputs."""
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.model_selection import GridSearchCV
     from sklearn.svm import SVC
 
+    folds = _folds(y)
     grid = {"C": C_GRID, "gamma": GAMMA_FACTORS / (X.shape[1] * max(X.var(), 1e-12))}
     search = GridSearchCV(SVC(cache_size=500), grid, cv=folds, refit=False).fit(X, y)
     best = SVC(cache_size=500, **search.best_params_)
     return CalibratedClassifierCV(best, method="sigmoid", cv=folds, ensemble=False).fit(X, y)
 
 
-def _logistic(X: Array, y: Array, folds: int, seed: int) -> Any:
+def _logistic(X: Array, y: Array, seed: int) -> Any:
     from sklearn.linear_model import LogisticRegressionCV
 
-    return LogisticRegressionCV(Cs=10, cv=folds, scoring="neg_log_loss", max_iter=2000).fit(X, y)
+    return LogisticRegressionCV(Cs=10, cv=_folds(y), scoring="neg_log_loss", max_iter=2000).fit(X, y)
 
 
-def _forest(X: Array, y: Array, folds: int, seed: int) -> Any:
+def _forest(X: Array, y: Array, seed: int) -> Any:
     from sklearn.ensemble import RandomForestClassifier
 
     return RandomForestClassifier(500, random_state=seed).fit(X, y)
 
 
-#: Every method by name; ours first.
-METHODS: Mapping[str, Callable[[Array, Array, int, int], Any]] = {
+def _frequencies(X: Array, y: Array, seed: int) -> Any:
+    """Fit the baseline, which predicts the class frequencies for every row."""
+    from sklearn.dummy import DummyClassifier
+
+    return DummyClassifier(strategy="prior").fit(X, y)
+
+
+#: Every method by name; ours first, the baseline last.
+METHODS: Mapping[str, Callable[[Array, Array, int], Any]] = {
     "AutoKernelClassifier": _auto,
     "LSSVMClassifier": _ls_svm,
     "SVC, tuned and calibrated": _svc,
     "logistic regression": _logistic,
     "random forest": _forest,
+    "class frequencies (baseline)": _frequencies,
 }
