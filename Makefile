@@ -25,8 +25,8 @@ SMOKE := $(ESTIMATORS) tests/test_lazy.py -k "lapack or tables or lazy or (persi
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
-demo: $(VENV)/.run      ## compare codings and decoders on the wine data
-	$(BIN)/polymargin compare wine --report polymargin-demo.html
+demo: $(VENV)/.run      ## AutoKernelClassifier beside SVC and a forest, codings and decoders, on handwritten digits
+	$(BIN)/polymargin compare digits --sample 450 --repeats 3 --jobs 2 --report polymargin-demo.html
 
 test: $(VENV)/.dev lint ## lint, type check and test
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2

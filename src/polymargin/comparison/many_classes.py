@@ -10,8 +10,8 @@ from polymargin.kernels import Polynomial
 
 __all__ = ["affordable_codings", "needs_many_machines", "pool_members"]
 
-#: Machines of one-vs-one coding: those of 45 classes have 990. With 120 classes of 12 rows, which need 7140, the default
-#: does not end within ten minutes, and one-vs-all coding takes 25 seconds of one core.
+#: Machines of one-vs-one coding: those of 45 classes have 990. With 120 classes of 12 rows, which need 7140, the
+#: default does not end within ten minutes, and one-vs-all coding takes 25 seconds of one core.
 MOST_MACHINES = 1000
 
 

@@ -88,6 +88,7 @@ _KNOWN = (
     Known("contraceptive_onehot", 1473, 24, 3),
     Known("covtype_15k", 15000, 54, 7),
     Known("dermatology", 366, 34, 6),
+    Known("digits", 1797, 64, 10),
     Known("german_numeric", 1000, 24, 2),
     Known("glass", 214, 9, 6, openml=OpenML(41, _GLASS)),
     Known("heart", 270, 13, 2, openml=OpenML(53, {"absent": "1", "present": "2"})),

@@ -53,7 +53,7 @@ def load(
     1. the folder that the environment variable ``POLYMARGIN_DATA`` names: ``<name>.csv.gz``, a header row,
        the features, a last column ``class``, an empty field for a missing value; ``<name>.split.json`` beside
        it for an official split;
-    2. scikit-learn's own copies of iris, wine and wdbc, which give the same rows, labels and column names;
+    2. scikit-learn's own copies of digits, iris, wine and wdbc, which give the same rows, labels and column names;
     3. the generators for led7digit, led7_3200, twonorm and waveform: same distribution and size, other rows;
     4. OpenML by pinned id through scikit-learn, which caches it; the size is checked.
 

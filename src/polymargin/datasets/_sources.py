@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 import numpy as np
-from sklearn.datasets import fetch_openml, load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import fetch_openml, load_breast_cancer, load_digits, load_iris, load_wine
 
 from polymargin._dataset import Dataset, DatasetNotFound, Split
 from polymargin.datasets._catalog import Known
@@ -58,7 +58,23 @@ def _wdbc() -> Dataset:
     )
 
 
-_BUNDLED: dict[str, Callable[[], Dataset]] = {"iris": _iris, "wine": _wine, "wdbc": _wdbc}
+def _digits() -> Dataset:
+    bunch = load_digits()
+    return Dataset(
+        name="digits",
+        X=bunch.data,
+        y=bunch.target.astype(np.int64),
+        feature_names=tuple(bunch.feature_names),
+        source="scikit-learn load_digits",
+    )
+
+
+_BUNDLED: dict[str, Callable[[], Dataset]] = {
+    "digits": _digits,
+    "iris": _iris,
+    "wine": _wine,
+    "wdbc": _wdbc,
+}
 _GENERATED = {"led7_3200": "led7", "led7digit": "led7", "twonorm": "twonorm", "waveform": "waveform"}
 
 

@@ -62,15 +62,18 @@ def _compare_lead(summary: Summary) -> str:
             f"{summary['scores']['accuracy']:.1%}. None gives probabilities."
         )
     best = scored[0]
+    name = best["model"] if summary["classifiers"] else best["name"]
     kind = ("classifier", "classifiers") if summary["classifiers"] else ("method", "methods")
     lead = (
-        f"Of {_count(len(rows), *kind)}, {best['name']} has the lowest log-loss on test rows: "
+        f"Of {_count(len(rows), *kind)}, {name} has the lowest log-loss on test rows: "
         f"{best['log_loss']['mean']:.3f}, with an accuracy of {best['accuracy']['mean']:.1%}."
     )
     others = [row for row in scored[1:] if row["machine"] != "baseline"]
     if summary["classifiers"] and others:
         lead += (
-            " Then " + ", ".join(f"{row['name']} ({row['log_loss']['mean']:.3f})" for row in others[:4]) + "."
+            " Then "
+            + "; ".join(f"{row['model']} ({row['log_loss']['mean']:.3f})" for row in others[:4])
+            + "."
         )
     return lead
 
@@ -226,8 +229,8 @@ def _confusion(summary: Summary) -> str:
 def _per_class(summary: Summary) -> str:
     how = (
         "Recall (sensitivity): the share of a class that is predicted right. Precision: the share of the predictions "
-        "of a class that are right. F1: their harmonic mean. Log-loss: the mean of minus the log-probability of the true "
-        "class. Calibration: the calibration error of the probability of that class."
+        "of a class that are right. F1: their harmonic mean. Log-loss: the mean of minus the log-probability of the "
+        "true class. Calibration: the calibration error of the probability of that class."
     )
     known = [row for row in summary["per_class"] if row["recall"] is not None]
     worst = min(known, key=lambda row: row["recall"])
