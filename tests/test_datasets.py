@@ -34,6 +34,7 @@ TABLE = {
     "contraceptive_onehot": (1473, 24, {1: 629, 2: 333, 3: 511}),
     "covtype_15k": (15000, 54, {1: 5487, 2: 7292, 3: 931, 4: 67, 5: 238, 6: 466, 7: 519}),
     "dermatology": (366, 34, {1: 112, 2: 61, 3: 72, 4: 49, 5: 52, 6: 20}),
+    "digits": (1797, 64, dict(enumerate([178, 182, 177, 183, 181, 182, 181, 179, 174, 180]))),
     "german_numeric": (1000, 24, {1: 700, 2: 300}),
     "glass": (214, 9, {1: 70, 2: 76, 3: 17, 5: 13, 6: 9, 7: 29}),
     "heart": (270, 13, {1: 150, 2: 120}),
@@ -179,7 +180,7 @@ def test_one_hot_gives_what_the_derived_file_gives(name, categories):
 
 @pytest.mark.usefixtures("no_folder")
 def test_bundled_sets_without_a_folder():
-    for name in ("iris", "wine", "wdbc"):
+    for name in ("digits", "iris", "wine", "wdbc"):
         n_samples, n_features, counts = TABLE[name]
         X, y = load(name, return_X_y=True)
         assert X.shape == (n_samples, n_features)

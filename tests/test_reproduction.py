@@ -18,7 +18,9 @@ import pytest
 from joblib import parallel_config
 from threadpoolctl import threadpool_info
 
+from polymargin.datasets import DatasetNotFound
 from polymargin.reproduction import (
+    DataMissing,
     Experiment,
     FolderBusy,
     JournalDamaged,
@@ -332,6 +334,27 @@ def test_failing_jobs_do_not_stop_the_others_and_are_tried_again(tmp_path, n_job
     assert len(cells_of(report.csv_path)) == 12
     again = run_experiment(failing, tmp_path, n_jobs=n_jobs)
     assert (again.resumed, len(again.failures)) == (6, 2)
+
+
+class Missing(Toy):
+    """Dataset a is not here."""
+
+    def run(self, job):
+        if job["dataset"] == "a":
+            raise DatasetNotFound(
+                "No data for 'a' here. Set POLYMARGIN_DATA to a folder that holds a.csv.gz."
+            )
+        return super().run(job)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_missing_data_stop_the_run_once(tmp_path, n_jobs):
+    with pytest.raises(DataMissing, match=r"a/\d needs data .* Set POLYMARGIN_DATA to .* --dataset NAME"):
+        run_experiment(Missing(), tmp_path, n_jobs=n_jobs)
+    # The jobs of a, the longer ones, are started first: none of b's is waited for.
+    assert journal_jobs(tmp_path / "toy.jsonl") < 4
+    report = run_experiment(Missing(), tmp_path, n_jobs=n_jobs, only=lambda job: job["dataset"] == "b")
+    assert (report.done, report.failures) == (4, [])
 
 
 class Dying(Toy):

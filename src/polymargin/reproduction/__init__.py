@@ -19,6 +19,7 @@ from polymargin.reproduction.comparison import (
     standard_errors_apart,
 )
 from polymargin.reproduction.errors import (
+    DataMissing,
     FolderBusy,
     JournalDamaged,
     ProtocolChanged,
@@ -42,6 +43,7 @@ from polymargin.reproduction.splits import derive_seed, random_split, standardis
 __all__ = [
     "CellComparison",
     "Comparison",
+    "DataMissing",
     "Experiment",
     "Failure",
     "Figure",
