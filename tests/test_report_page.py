@@ -70,6 +70,7 @@ def url(tmp_path_factory):
 def opened(browser, url, **options):
     """Return the page, with what it said and asked for under `said` and `asked`."""
     page = browser.new_context(**options).new_page()
+    page.set_default_timeout(120_000)  # the page holds all of plotly.js; a machine may be busy
     page.said, page.asked = [], []
     page.on("console", lambda message: page.said.append(message.text))
     page.on("pageerror", lambda error: page.said.append(str(error)))
