@@ -153,8 +153,9 @@ def _ranking(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _mean(values: Iterable[float | None]) -> float | None:
     """Return the mean, None if a value is not known."""
-    known = list(values)
-    return None if None in known else mean(known)
+    given = list(values)
+    known = [value for value in given if value is not None]
+    return mean(known) if len(known) == len(given) else None
 
 
 def _table(examples: Examples, splits: int, ranking: list[dict[str, Any]]) -> Table:

@@ -93,6 +93,11 @@ def is_unbalanced(class_index: Array) -> bool:
     class_index : ndarray of int, shape (n,)
         Classes of rows.
 
+    Returns
+    -------
+    unbalanced : bool
+        Whether accuracy says little about the smaller classes.
+
     Examples
     --------
     >>> is_unbalanced(np.array([0, 0, 1])), is_unbalanced(np.array([0, 0, 0, 1]))
