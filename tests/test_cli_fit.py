@@ -384,7 +384,7 @@ def test_posterior_machines_of_too_many_rows_are_refused(monkeypatch, folder, tm
     assert capsys.readouterr().err == ""
     _check_rows("posterior-svm")(8_000)
     assert "note: --model posterior-svm takes long on 8000 rows" in capsys.readouterr().err
-    with pytest.raises(MemoryError, match=r"posterior-svm on 200000 rows needs .* --sample 10000"):
+    with pytest.raises(MemoryError, match=r"posterior-svm on 200000 rows needs .*--sample 10000"):
         _check_rows("posterior-svm")(200_000)
     _check_rows("auto")(200_000)
 
