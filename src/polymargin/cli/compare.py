@@ -71,7 +71,6 @@ def command(
         list[str] | None, typer.Option("--drop", help="A column not to learn from (may be repeated).")
     ] = None,
     use: Use = None,
-    ] = None,
     machine: Annotated[
         list[str] | None,
         typer.Option(
