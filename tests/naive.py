@@ -747,3 +747,42 @@ def softmax_objective(parameters, X, T, weights, ridge, intercept_ridge=0.0, W=N
             z = z + parameters[-1] * W[i]
         total -= weights[i] * np.sum(T[i] * (z - logsumexp(z)))
     return total
+
+
+# --------------------------------------------------------------------------------------------------
+# Decisions
+# --------------------------------------------------------------------------------------------------
+
+
+def conformal_set(log_p, y, new_log_p, coverage, score="lac", per_class=False):
+    """Prediction set of one row by p-values (Vovk et al. 2005): a class is in it if it is not rejected.
+
+    log_p, y: rows with labels that the model has not seen; new_log_p: one row. The p-value of class k is the share of
+    rows, the new one counted, that are at least as strange as the new one would be with the label k; the class is
+    rejected if that is at most 1 - coverage. `coverage` is a Fraction, so that nothing is rounded.
+    """
+
+    def strangeness(row, k):
+        if score == "lac":
+            return -row[k]
+        return sum(sorted((np.exp(other) for other in row if other > row[k]), reverse=True))
+
+    chosen = []
+    for k in range(len(new_log_p)):
+        rows = [i for i in range(len(y)) if not per_class or y[i] == k]
+        new = strangeness(new_log_p, k)
+        stranger = 1 + sum(strangeness(log_p[i], y[i]) >= new for i in rows)
+        chosen.append(stranger > (1 - coverage) * (len(rows) + 1))
+    return chosen
+
+
+def least_expected_cost(p, costs):
+    """Decision of one row: the expected cost of every decision, class by class; of equal ones the first."""
+    best, least = None, np.inf
+    for d in range(len(costs[0])):
+        expected = 0.0
+        for k in range(len(p)):
+            expected += p[k] * costs[k][d]
+        if expected < least:
+            best, least = d, expected
+    return best

@@ -48,6 +48,16 @@ def wine():
 
 
 @dispatching
+def test_prediction_sets_are_answered_in_kind():
+    X, y = load_iris(return_X_y=True)
+    model = LSSVMClassifier().fit(X, y)
+    with config_context(array_api_dispatch=True):
+        sets = model.predict_set(strict.asarray(X), 0.9)
+        assert isinstance(sets, strict._array_object.Array)
+        assert np.array_equal(np.asarray(sets), model.predict_set(X, 0.9))
+
+
+@dispatching
 @pytest.mark.parametrize("estimator", [LSSVMClassifier(), AutoKernelClassifier(metric=None)])
 def test_arrays_of_another_library_are_answered_in_kind(estimator):
     X, y = load_iris(return_X_y=True)

@@ -15,8 +15,10 @@ from polymargin._threads import count_jobs
 from polymargin._warnings import warn
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder
+from polymargin.estimators._decisions import calibration_rows
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._linear import linear_coef
+from polymargin.estimators._soft_labels import one_of_each_row
 from polymargin.estimators._validation import check_positive
 from polymargin.machines import TrainingRows
 from polymargin.machines._workspace import SharedWork
@@ -32,6 +34,7 @@ class HingeClassifier(DichotomyClassifier):
     """Base class of the support vector machines: the solver's options, the folds, and what is kept of a bank."""
 
     _loss = "hinge"
+    _keeps_cross_fits = False
 
     C: Any
     cv: Any
@@ -133,6 +136,11 @@ class HingeClassifier(DichotomyClassifier):
         priors: Array | None = None,
     ) -> Decoder:
         fitted = super()._fit_decoder(decoder, data, shared, progress, priors)
+        self._kept_calibration = None
+        log_proba = getattr(fitted, "cross_log_proba_", None)
+        if log_proba is not None and not decoder.in_sample:
+            log_proba = one_of_each_row(data, log_proba)
+            self._kept_calibration = calibration_rows(self, data, log_proba, fitted.prior_shift_)
         # Rows that are not support vectors are only needed to fit the decoder.
         self.bank_ = self.bank_.without_training()
         return fitted

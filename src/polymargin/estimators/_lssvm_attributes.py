@@ -12,6 +12,7 @@ from polymargin.decoders import Decoder
 from polymargin.estimators._choice import Choice
 from polymargin.estimators._linear import linear_coef
 from polymargin.estimators._metric import Expansion, relevance, spread
+from polymargin.estimators._soft_labels import one_of_each_row
 from polymargin.kernels import Scaled
 from polymargin.machines import LSSVMBank
 from polymargin.scale.bank import ScaledBank
@@ -45,15 +46,12 @@ class AttributesMixin:
     def loo_log_proba_(self) -> Array:
         """Cross-fitted log-probabilities of the training rows, shape (n_support, K)."""
         check_is_fitted(self)
-        log_p, soft_labels = self._cross_log_proba, self.bank_.data.soft_labels
+        log_p = self._cross_log_proba
         if log_p is None:
             raise AttributeError(
                 f"{type(self.decoder_).__name__} decoding learns no probabilities from honest outputs"
             )
-        if soft_labels is None:
-            return log_p
-        # A row with a soft label stands once for every class that it may belong to.
-        return log_p[np.unique(np.nonzero(soft_labels)[0], return_index=True)[1]]
+        return one_of_each_row(self.bank_.data, log_p)
 
     @property
     def loo_log_loss_(self) -> float:

@@ -89,6 +89,7 @@ class ScaleMixin(DichotomyClassifier):
 
     def _planned(self, class_counts: Array, n_features: int, codebook: Codebook, decoder: Decoder) -> Decoder:
         """Set the plan; return the decoder that goes with it, which pools leaves and landmarks."""
+        self._class_counts = class_counts
         self.plan_ = self._scale_plan(class_counts, n_features, codebook, decoder)
         if self.verbose:
             logger.info("%s", self.plan_)

@@ -121,6 +121,13 @@ def decoder_rows(data: TrainingRows, outputs: Outputs | None) -> DecoderRows:
     return DecoderRows(outputs, classes, data.soft_labels[rows, classes] * weights[rows])
 
 
+def one_of_each_row(data: TrainingRows, values: Array) -> Array:
+    """Return the values of the training rows from those of `decoder_rows`, which has a soft label several times."""
+    if data.soft_labels is None:
+        return values
+    return values[np.unique(np.nonzero(data.soft_labels)[0], return_index=True)[1]]
+
+
 def decoder_shares(data: TrainingRows, left_out: Array) -> Array:
     """Return what to multiply the weights of `decoder_rows` by to leave some rows out of a mean.
 

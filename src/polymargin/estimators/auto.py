@@ -25,6 +25,7 @@ from polymargin.decoders.pooled import cross_pooled
 from polymargin.estimators._arrays import device_name, same_kind_of_array, to_numpy
 from polymargin.estimators._base import ProbabilisticMixin
 from polymargin.estimators._dask import GatherMixin, fit_on_cluster, lazy_on_dask
+from polymargin.estimators._decisions import DecisionsMixin
 from polymargin.estimators._members import (
     Prior,
     fit_by_folds,
@@ -34,7 +35,7 @@ from polymargin.estimators._members import (
     takes_gram,
 )
 from polymargin.estimators._metric import spread
-from polymargin.estimators._soft_labels import DecoderRows, decoder_rows, decoder_shares
+from polymargin.estimators._soft_labels import DecoderRows, decoder_rows, decoder_shares, one_of_each_row
 from polymargin.estimators._validation import check_rows, resolve_priors
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.inspection.html import ChoicesMixin
@@ -47,7 +48,9 @@ from polymargin.solvers.pooling import pool_weights, pooled
 Array = NDArray[Any]
 
 
-class AutoKernelClassifier(GatherMixin, ProbabilisticMixin, ChoicesMixin, ClassifierMixin, BaseEstimator):
+class AutoKernelClassifier(
+    GatherMixin, ProbabilisticMixin, DecisionsMixin, ChoicesMixin, ClassifierMixin, BaseEstimator
+):
     """Class probabilities without parameters to tune: several kernels and codings in a log-linear pool.
 
     Every member is an `LSSVMClassifier` that tunes and calibrates itself, or any other classifier with probabilities.
@@ -339,9 +342,7 @@ class AutoKernelClassifier(GatherMixin, ProbabilisticMixin, ChoicesMixin, Classi
                 numbers = numbers[np.nonzero(data.soft_labels)[0]]
             log_p = cross_pooled(honest, decoded.class_index, decoded.weights, class_weights.size, numbers)
         self.loo_log_loss_ = -float(share @ log_p[own])
-        if data.soft_labels is not None:  # a row is there once for every class of positive probability
-            log_p = log_p[np.unique(np.nonzero(data.soft_labels)[0], return_index=True)[1]]
-        self.loo_log_proba_ = log_p
+        self.loo_log_proba_ = one_of_each_row(data, log_p)
         self.weights_ = weights
         return self
 

@@ -16,6 +16,7 @@ from polymargin._threads import blas_threads_for
 from polymargin._warnings import warn
 from polymargin.estimators._base import KernelClassifier, ProbabilisticMixin
 from polymargin.estimators._dask import lazy_on_dask
+from polymargin.estimators._decisions import calibration_rows
 from polymargin.estimators._validation import check_finite, check_positive
 from polymargin.machines import TrainingRows
 from polymargin.machines._gram import check_base
@@ -216,6 +217,9 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
         self.C_, self.gamma_ = C, gamma
         self.kernel_, self._rows = data.kernel, None if data.kernel.precomputed else data.X
         self.loo_log_proba_ = log_softmax(loo_logits, axis=1)
+        self._kept_calibration = calibration_rows(
+            self, data, self.loo_log_proba_, np.zeros(self.classes_.size)
+        )
         self.intercept_ = solution.intercept
         self.objective_ = scale * solution.objective
         self.gradient_norm_ = float(np.sqrt(scale) * solution.gradient_norm)

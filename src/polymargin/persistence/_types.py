@@ -23,6 +23,7 @@ from polymargin.kernels import FunctionKernel
 OWN_PACKAGES = (
     "codebooks",
     "dealing",
+    "decisions",
     "decoders",
     "densities",
     "estimators",

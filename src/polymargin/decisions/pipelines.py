@@ -1,0 +1,102 @@
+"""`predict_set` and `decide` of pipelines and searches, which pass on only the methods that scikit-learn knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def predict_set(model: Any, X: Any, coverage: float = 0.9, **options: Any) -> Array:
+    """Return prediction sets by a classifier, or by the classifier at the end of a pipeline.
+
+    Parameters
+    ----------
+    model : classifier, Pipeline or search
+        Fitted.
+    X : array-like of shape (n_samples, n_features)
+        Rows, as the model takes them.
+    coverage : float, default=0.9
+        The probability with which a set is to hold the label.
+    **options : dict
+        The other arguments of `LSSVMClassifier.predict_set`.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_samples, K)
+        The classes of every set, in the order of ``classes_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = make_pipeline(StandardScaler(), LSSVMClassifier()).fit(X[:, :4], y)
+    >>> predict_set(model, X[38:40, :4], coverage=0.95)
+    array([[ True,  True, False],
+           [ True, False, False]])
+    """
+    classifier, rows = last_step(model, X)
+    return classifier.predict_set(rows, coverage, **options)
+
+
+def decide(model: Any, X: Any, **options: Any) -> Array:
+    """Return decisions by a classifier, or by the classifier at the end of a pipeline.
+
+    Parameters
+    ----------
+    model : classifier, Pipeline or search
+        Fitted.
+    X : array-like of shape (n_samples, n_features)
+        Rows, as the model takes them.
+    **options : dict
+        The arguments of `LSSVMClassifier.decide`: costs, reject and rejected.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        The decisions.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from polymargin import LSSVMClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = make_pipeline(StandardScaler(), LSSVMClassifier()).fit(X[:, :4], y)
+    >>> decide(model, X[38:40, :4], reject=0.8, rejected=-1)
+    array([-1,  0])
+    """
+    classifier, rows = last_step(model, X)
+    return classifier.decide(rows, **options)
+
+
+def last_step(model: Any, X: Any) -> tuple[Any, Any]:
+    """Return the classifier at the end of a pipeline or inside a search, and the rows as it takes them.
+
+    Parameters
+    ----------
+    model : classifier, Pipeline or search
+        Fitted.
+    X : array-like
+        Rows, as the model takes them.
+
+    Returns
+    -------
+    classifier : estimator
+    rows : array-like
+    """
+    while True:
+        if hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        elif hasattr(model, "steps"):
+            if len(model.steps) > 1:
+                X = model[:-1].transform(X)
+            model = model.steps[-1][1]
+        else:
+            return model, X
