@@ -254,3 +254,70 @@ def test_no_command_replaces_what_it_reads(tmp_path):
         assert "the command reads it" in result.stderr
     assert data.read_text() == rows
     assert model.read_bytes() == known
+
+
+def test_prediction_sets(folder, frame, tmp_path):
+    model = polymargin.load(folder / "m.skops")
+    features = frame[["x", "y", "z", "colour"]]
+    sets = polymargin.decisions.predict_set(model, features, 0.97)
+    proba = np.load(folder / "proba.npy")
+    expected = [
+        [CLASSES[k] for k in np.argsort(-p, kind="stable") if chosen[k]]
+        for p, chosen in zip(proba, sets, strict=True)
+    ]
+    assert 1.0 < sets.sum(axis=1).mean() < 2.0
+    asked = ["--coverage", 0.97, "--top", 3]
+    result = run(folder / "m.skops", folder / "t.csv", *asked, "--json", "--chunk-rows", 40, "--score")
+    assert result.exit_code == 0, result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert list(rows[0]) == ["prediction", "set", "top1", "p1", "top2", "p2", "top3", "p3"]
+    assert [row["set"] for row in rows] == expected
+    assert all(row["prediction"] == row["set"][0] for row in rows)
+    score = json.loads(result.stderr.splitlines()[-1])
+    truth = np.searchsorted(CLASSES, frame["kind"])
+    assert_allclose(score["coverage"], sets[np.arange(150), truth].mean())
+    assert_allclose(score["mean_set_size"], sets.sum(axis=1).mean())
+    for name in ("o.csv", "o.parquet"):
+        assert run(folder / "m.skops", folder / "t.csv", *asked, "-o", tmp_path / name).exit_code == 0
+    assert pd.read_csv(tmp_path / "o.csv")["set"].tolist() == ["|".join(names) for names in expected]
+    assert [list(each) for each in pd.read_parquet(tmp_path / "o.parquet")["set"]] == expected
+    per_class = run(folder / "m.skops", folder / "t.csv", "--coverage", 0.99, "--per-class", "--json")
+    assert "in all sets:" in per_class.stderr
+    assert "needs 99 training rows of a class" in per_class.stderr
+    assert all(len(json.loads(line)["set"]) == 3 for line in per_class.stdout.splitlines())
+
+
+def test_decisions(folder, frame, tmp_path):
+    proba = np.load(folder / "proba.npy")
+    result = run(folder / "m.skops", folder / "t.csv", "--reject", 0.9, "--no-proba", "--json")
+    decided = [json.loads(line)["decision"] for line in result.stdout.splitlines()]
+    assert decided == [CLASSES[p.argmax()] if p.max() >= 0.9 else None for p in proba]
+    assert 0 < decided.count(None) < 75
+    costs = pd.DataFrame(1.0 - np.eye(3), index=CLASSES, columns=CLASSES)
+    costs["ask"] = 0.1
+    costs.iloc[::-1].to_csv(tmp_path / "costs.csv")
+    result = run(folder / "m.skops", folder / "t.csv", "--costs", tmp_path / "costs.csv", "--json")
+    assert result.exit_code == 0, result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["decision"] for row in rows] == [name or "ask" for name in decided]  # Chow: 1 - p > 0.1
+    assert [row["prediction"] for row in rows] == [CLASSES[p.argmax()] for p in proba]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--coverage", 90], "coverage must be a number between 0 and 1"),
+        (["--per-class"], "give --coverage, too"),
+        (["--reject", 80], "reject must be a probability"),
+        (["--costs", "no.csv"], "no file no.csv"),
+        (["--costs", "costs.csv", "--reject", 0.5], "further column"),
+        (["--costs", "costs.csv"], "lines of costs must be the classes"),
+    ],
+)
+def test_decisions_that_cannot_be_made(folder, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "costs.csv").write_text("true,a,b\na,0,1\nb,1,0\n")
+    result = run(folder / "m.skops", folder / "t.csv", *options)
+    assert result.exit_code == 1
+    assert message in " ".join(result.stderr.split())
+    assert result.stdout == ""

@@ -182,14 +182,15 @@ def test_a_second_fit_forgets_the_first():
 @pytest.mark.parametrize("class_weight", [{"a": 7.0, "c": 0.3}, "balanced"])
 def test_class_weight_does_not_change_whose_coverage_is_meant(name, class_weight):
     model = clone(MODELS[name]).set_params(class_weight=class_weight).fit(X, Y)
-    rows = model._calibration()
+    rows = model.calibration_rows_
     assert_allclose(rows.weights, rows.weights[0], rtol=1e-9)
     soft = name != "svm"
     if soft:  # the same of soft labels, which divide the rows among the classes
         P = 0.9 * np.eye(3)[INDEX] + 0.1 / 3
         model = clone(MODELS[name]).set_params(class_weight=class_weight, classes=["a", "b", "c"]).fit(X, P)
         assert_allclose(
-            model._calibration().weights.reshape(90, 3).sum(axis=1), model._calibration().weights[:3].sum()
+            model.calibration_rows_.weights.reshape(90, 3).sum(axis=1),
+            model.calibration_rows_.weights[:3].sum(),
         )
 
 
@@ -200,11 +201,11 @@ def test_priors_are_the_class_frequencies_that_are_meant(name):
         model = clone(MODELS[name]).set_params(priors=priors)
     else:
         model = clone(MODELS[name]).set_params(priors=priors, class_weight="balanced")
-    rows = model.fit(X, Y)._calibration()
+    rows = model.fit(X, Y).calibration_rows_
     shares = np.bincount(rows.class_index, rows.weights)
     assert_allclose(shares / shares.sum(), [0.2, 0.1, 0.7], rtol=1e-6)
     # What rows are judged by is what is predicted, re-weighted to the priors.
-    plain = clone(model).set_params(priors=None).fit(X, Y)._calibration()
+    plain = clone(model).set_params(priors=None).fit(X, Y).calibration_rows_
     ratio = np.exp(rows.log_proba - plain.log_proba)
     odds = ratio / ratio[:, :1]
     assert_allclose(odds, np.broadcast_to(odds[:1], odds.shape), rtol=1e-6)
@@ -214,7 +215,7 @@ def test_priors_are_the_class_frequencies_that_are_meant(name):
 def test_sample_weights_count(name):
     weights = np.where(np.arange(90) % 3 == 0, 2.0, 0.5)
     weights[5] = 0.0
-    rows = clone(MODELS[name]).fit(X, Y, sample_weight=weights)._calibration()
+    rows = clone(MODELS[name]).fit(X, Y, sample_weight=weights).calibration_rows_
     kept = np.flatnonzero(weights)
     assert_allclose(rows.weights / rows.weights.sum(), weights[kept] / weights.sum())
     assert_array_equal(rows.class_index, INDEX[kept])
@@ -223,7 +224,7 @@ def test_sample_weights_count(name):
 def test_groups_count_as_one_observation():
     groups = np.arange(90) // 3
     model = clone(MODELS["lssvm"]).fit(X, Y, groups=groups)
-    assert_array_equal(np.unique(model._calibration().groups, return_counts=True)[1], np.full(30, 3))
+    assert_array_equal(np.unique(model.calibration_rows_.groups, return_counts=True)[1], np.full(30, 3))
     with pytest.warns(UserWarning, match="needs 49 rows"):  # there are thirty
         assert model.predict_set(NEW, 0.98).all()
 
@@ -236,14 +237,14 @@ def test_hard_labels_as_soft_ones(name):
     else:
         hard = clone(soft).fit(X, Y)
     soft.fit(X, np.eye(3)[INDEX])
-    assert_allclose(soft._calibration().thresholds(0.8), hard._calibration().thresholds(0.8), rtol=1e-5)
+    assert_allclose(soft.calibration_rows_.thresholds(0.8), hard.calibration_rows_.thresholds(0.8), rtol=1e-5)
 
 
 def test_rows_that_a_metric_was_learned_from_do_not_count(fitted):
     model = clone(MODELS["lssvm"]).fit(X, Y)
     leak = np.arange(90) % 2 == 0
     model.bank_ = replace(model.bank_, leak=leak)
-    rows = model._calibration()
+    rows = model.calibration_rows_
     assert_array_equal(rows.weights == 0.0, leak)
     q = decisions.CalibrationRows(model.loo_log_proba_[~leak], INDEX[~leak])
     assert_allclose(rows.thresholds(0.7, per_class=True), q.thresholds(0.7, per_class=True))
@@ -265,14 +266,14 @@ def many():
 
 def test_many_rows(many):
     model, rows, y = many
-    assert len(model._calibration().weights) == model.support_.size < 1500
+    assert len(model.calibration_rows_.weights) == model.support_.size < 1500
     for per_class in (False, True):
         sets = model.predict_set(rows, 0.9, per_class=per_class, allow_empty=True)
         hit = sets[np.arange(y.size), y]
         shares = [hit[y == k].mean() for k in range(3)] if per_class else [hit.mean()]
         assert np.all(np.abs(np.array(shares) - 0.9) < 0.04)
     # class_weight="balanced" is taken out by the counts of all rows, not by those of the sample.
-    calibration = model._calibration()
+    calibration = model.calibration_rows_
     shares = np.bincount(calibration.class_index, calibration.weights)
     assert_allclose(
         shares / shares.sum(), np.bincount(make_r4(3000, random_state=0)[1][:1500]) / 1500, rtol=5e-3

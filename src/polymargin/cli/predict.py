@@ -16,6 +16,7 @@ import typer
 from numpy.typing import NDArray
 
 from polymargin.cli._console import USAGE, check_outputs, errors, fail, note, reported
+from polymargin.cli._decisions import DecisionColumns
 from polymargin.cli._progress import duration, show_rows
 from polymargin.cli._reading import Decimal, Delimiter, Encoding, Header, Missing, dialect_of, from_stdin
 
@@ -41,6 +42,31 @@ def command(
     top: Annotated[
         int | None,
         typer.Option("--top", min=1, help="Write only the so many most probable classes, best first."),
+    ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            "--coverage",
+            help="Write the set of classes that holds the label with this probability, such as 0.9.",
+        ),
+    ] = None,
+    per_class: Annotated[
+        bool,
+        typer.Option("--per-class", help="Let the coverage hold for the rows of every class by themselves."),
+    ] = False,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            "--reject", help="Write a decision, and none where the largest probability is less than this."
+        ),
+    ] = None,
+    costs: Annotated[
+        Path | None,
+        typer.Option(
+            "--costs",
+            help="Write the decision of least expected cost. A CSV file: the true classes in the first column, then a "
+            "column for every decision.",
+        ),
     ] = None,
     keep: Annotated[
         list[str] | None,
@@ -75,16 +101,18 @@ def command(
     """Give every row of a table its label and its class probabilities.
 
     The table may be larger than memory. It needs the columns that the model was fitted on, in any order; others are
-    ignored. The result has the columns asked for by --keep, then prediction, then p(class) for every class, or with
-    --top 2: top1, p1, top2, p2. The output file appears when all is written, or not at all; devices and pipes are
-    written to directly. Labels and copied columns are written as they are: open the CSV in a spreadsheet program only
-    if you trust them, or use --escape-formulas.
+    ignored. The result has the columns asked for by --keep, then prediction, then decision and set if asked for, then
+    p(class) for every class, or with --top 2: top1, p1, top2, p2. The classes of a set are separated by |, the most
+    probable first (lists in JSON and Parquet). The output file appears when all is written, or not at all; devices and
+    pipes are written to directly. Labels and copied columns are written as they are: open the CSV in a spreadsheet
+    program only if you trust them, or use --escape-formulas.
 
     Examples: [bold]polymargin predict flowers.model new.csv -o out.csv --keep id[/bold],
+    [bold]polymargin predict flowers.model new.csv --coverage 0.9 --top 3[/bold],
     [bold]polymargin predict flowers.model test.csv --score -o out.parquet[/bold]
     """
     path = None if output == "-" else Path(output)
-    check_outputs([path], [model, data])
+    check_outputs([path], [model, data, *([] if costs is None else [costs])])
     start = time.perf_counter()
     try:
         with reported(), from_stdin(data) as file:
@@ -94,9 +122,18 @@ def command(
                 fail(f"no file {model}", USAGE)
             dialect = dialect_of(delimiter, decimal, encoding, header, missing)
             fitted, table = load(model), tables.open_table(file, dialect)
-            layout = _Layout(fitted, proba=proba, top=top, keep=tuple(dict.fromkeys(keep or ())))
             labels = _target(model, table, target) if score else None
             format_ = "json" if as_json else tables.format_of(path)
+            decisions = DecisionColumns(
+                fitted,
+                coverage=coverage,
+                per_class=per_class,
+                costs=costs,
+                reject=reject,
+                as_text=format_ == "csv",
+            )
+            kept = tuple(dict.fromkeys(keep or ()))
+            layout = _Layout(fitted, proba=proba, top=top, keep=kept, decisions=decisions)
             with tables.writing(path, format_, escape_formulas=escape_formulas) as write:
                 tally = _predict_all(fitted, table, layout, labels, chunk_rows, write)
     except BrokenPipeError:  # the reader of our output has closed the pipe
@@ -126,10 +163,11 @@ def _predict_all(
     with show_rows(f"predicting {table.path.name}") as progress:
         for frame, batch in reader.frames(table, besides, max_rows):
             best, log_proba = _predict(model, frame)
-            write(layout.batch(batch.cells, best, log_proba))
+            sets = layout.decisions.sets(log_proba)
+            write(layout.batch(batch.cells, best, log_proba, sets))
             tally.n_rows += len(best)
             if target is not None:
-                tally.add(model.classes_, batch.cells.column(target), best, log_proba)
+                tally.add(model.classes_, batch.cells.column(target), best, log_proba, sets)
             progress(tally.n_rows, batch.share)
     if tally.n_rows == 0:
         raise ValueError(f"{table.path.name} has no rows")
@@ -161,10 +199,12 @@ def _predict(model: Any, frame: Any) -> tuple[Array, Array | None]:
 class _Layout:
     """The columns of the result."""
 
-    def __init__(self, model: Any, *, proba: bool, top: int | None, keep: tuple[str, ...]) -> None:
+    def __init__(
+        self, model: Any, *, proba: bool, top: int | None, keep: tuple[str, ...], decisions: DecisionColumns
+    ) -> None:
         import pyarrow as pa
 
-        self.keep = keep
+        self.keep, self.decisions = keep, decisions
         self._classes = pa.array(model.classes_.tolist())
         names = [str(name) for name in model.classes_.tolist()]
         has_proba = hasattr(model, "predict_log_proba")
@@ -172,19 +212,22 @@ class _Layout:
             raise ValueError("--top needs probabilities, and the decoding of this model gives none")
         self._top = None if top is None else min(top, len(names))
         self._proba = proba and has_proba and top is None
-        columns = ["prediction"]
+        columns = ["prediction", *decisions.names]
         if self._top is not None:
             columns += [name for k in range(1, self._top + 1) for name in (f"top{k}", f"p{k}")]
         elif self._proba:
             columns += [f"p({name})" for name in names]
         self._names = _distinct([*keep, *columns])
 
-    def batch(self, cells: pa.RecordBatch, best: Array, log_proba: Array | None) -> pa.RecordBatch:
+    def batch(
+        self, cells: pa.RecordBatch, best: Array, log_proba: Array | None, sets: Array | None
+    ) -> pa.RecordBatch:
         """Return the result for some rows."""
         import pyarrow as pa
 
         columns = [_plain(cells.column(name)) for name in self.keep]
         columns.append(self._classes.take(pa.array(best)))
+        columns += self.decisions.columns(log_proba, sets)
         columns += [pa.array(column) for column in self._probabilities(log_proba)]
         return pa.RecordBatch.from_arrays(columns, names=self._names)
 
@@ -230,8 +273,12 @@ class _Tally:
     n_right: int = 0
     log_loss: float = 0.0
     has_proba: bool = True
+    n_covered: int = 0
+    set_sizes: int | None = None
 
-    def add(self, classes: Array, labels: pa.Array, best: Array, log_proba: Array | None) -> None:
+    def add(
+        self, classes: Array, labels: pa.Array, best: Array, log_proba: Array | None, sets: Array | None
+    ) -> None:
         from polymargin.tables import class_indices, label_texts
 
         truth = class_indices(label_texts(labels).to_pylist(), classes)
@@ -241,6 +288,9 @@ class _Tally:
         self.has_proba = log_proba is not None
         if log_proba is not None:
             self.log_loss -= float(log_proba[known, truth[known]].sum())
+        if sets is not None:
+            self.n_covered += int(sets[known, truth[known]].sum())
+            self.set_sizes = (self.set_sizes or 0) + int(sets[known].sum())
 
 
 def _print_score(tally: _Tally, as_json: bool, *, to_stdout: bool) -> None:
@@ -252,6 +302,10 @@ def _print_score(tally: _Tally, as_json: bool, *, to_stdout: bool) -> None:
     if tally.has_proba:
         document["log_loss"] = tally.log_loss / tally.n_scored
         line += f", log-loss {document['log_loss']:.4f}"
+    if tally.set_sizes is not None:
+        document["coverage"] = tally.n_covered / tally.n_scored
+        document["mean_set_size"] = tally.set_sizes / tally.n_scored
+        line += f", coverage {document['coverage']:.2%} by sets of {document['mean_set_size']:.2f} classes on average"
     if left_out:
         document["rows_without_known_label"] = left_out
         note(f"{left_out} rows have no label that the model knows and are not scored")

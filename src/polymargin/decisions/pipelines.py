@@ -40,8 +40,7 @@ def predict_set(model: Any, X: Any, coverage: float = 0.9, **options: Any) -> Ar
     array([[ True,  True, False],
            [ True, False, False]])
     """
-    classifier, rows = last_step(model, X)
-    return classifier.predict_set(rows, coverage, **options)
+    return last_step(model).predict_set(last_rows(model, X), coverage, **options)
 
 
 def decide(model: Any, X: Any, **options: Any) -> Array:
@@ -72,31 +71,42 @@ def decide(model: Any, X: Any, **options: Any) -> Array:
     >>> decide(model, X[38:40, :4], reject=0.8, rejected=-1)
     array([-1,  0])
     """
-    classifier, rows = last_step(model, X)
-    return classifier.decide(rows, **options)
+    return last_step(model).decide(last_rows(model, X), **options)
 
 
-def last_step(model: Any, X: Any) -> tuple[Any, Any]:
-    """Return the classifier at the end of a pipeline or inside a search, and the rows as it takes them.
+def last_step(model: Any) -> Any:
+    """Return the classifier at the end of a pipeline or inside a search.
 
     Parameters
     ----------
     model : classifier, Pipeline or search
         Fitted.
-    X : array-like
+
+    Returns
+    -------
+    estimator
+    """
+    if hasattr(model, "best_estimator_"):
+        return last_step(model.best_estimator_)
+    return last_step(model.steps[-1][1]) if hasattr(model, "steps") else model
+
+
+def last_rows(model: Any, X: Any) -> Any:
+    """Return rows as the classifier at the end of a pipeline or inside a search takes them.
+
+    Parameters
+    ----------
+    model : classifier, Pipeline or search
+        Fitted.
+    X : array-like of shape (n_samples, n_features)
         Rows, as the model takes them.
 
     Returns
     -------
-    classifier : estimator
-    rows : array-like
+    array-like
     """
-    while True:
-        if hasattr(model, "best_estimator_"):
-            model = model.best_estimator_
-        elif hasattr(model, "steps"):
-            if len(model.steps) > 1:
-                X = model[:-1].transform(X)
-            model = model.steps[-1][1]
-        else:
-            return model, X
+    if hasattr(model, "best_estimator_"):
+        return last_rows(model.best_estimator_, X)
+    if not hasattr(model, "steps"):
+        return X
+    return last_rows(model.steps[-1][1], model[:-1].transform(X) if len(model.steps) > 1 else X)

@@ -123,11 +123,12 @@ class DecisionsMixin:
         -----
         The threshold is the ⌈(n + 1) coverage⌉-th smallest score of the training rows, each by machines and decoder
         that have not seen it. Were the scores of a new row exchangeable with these, its set would hold its label with
-        at least the probability asked for, and with at most 1/(n + 1) more if no scores are equal. They are exchangeable
-        but for one difference: new rows are judged by the model of all rows, training rows by models of most of the
-        rows. This is the jackknife (cross-validation) form of conformal prediction: its coverage is right as far as the
-        model hardly changes when a few rows are left out, and not guaranteed for every distribution. Forms that are
-        (jackknife+ and CV+) guarantee 2 coverage - 1, that is 0.8 for 0.9. Rows set aside give the exact guarantee.
+        at least the probability asked for, and with at most 1/(n + 1) more if no scores are equal. They are
+        exchangeable but for one difference: new rows are judged by the model of all rows, training rows by models of
+        most of the rows. This is the jackknife (cross-validation) form of conformal prediction: its coverage is right
+        as far as the model hardly changes when some rows are left out, and not guaranteed for every distribution. Forms
+        that are (jackknife+ and CV+) guarantee 2 coverage - 1, that is 0.8 for 0.9. Rows set aside give the exact
+        guarantee.
 
         Sample weights count: coverage is that of the weighted rows. ``class_weight`` does not, as it is no statement
         about the rows to come; ``priors`` are one, and coverage is then that of rows with these class frequencies. Rows
@@ -147,7 +148,7 @@ class DecisionsMixin:
         coverage = check_coverage(coverage)
         if score not in SCORES:
             raise ValueError(f'unknown score {score!r}; choose "lac" or "aps"')
-        thresholds = self._calibration().thresholds(coverage, per_class=per_class, score=score)
+        thresholds = self.calibration_rows_.thresholds(coverage, per_class=per_class, score=score)
         self._warn_of_too_few_rows(thresholds, coverage, per_class)
         sets = partial(prediction_sets, thresholds=thresholds, score=score, allow_empty=allow_empty)
         return _row_by_row(self, X, sets, np.empty((0, self.classes_.size), dtype=bool))
@@ -212,8 +213,11 @@ class DecisionsMixin:
         rule = partial(decided_labels, classes=self.classes_, costs=matrix, reject=reject, rejected=rejected)
         return _row_by_row(self, X, lambda log_proba: rule(np.exp(log_proba)), rule(none))
 
-    def _calibration(self) -> CalibrationRows:
-        """Return the training rows with their out-of-sample probabilities."""
+    @property
+    def calibration_rows_(self) -> CalibrationRows:
+        """The training rows with their out-of-sample probabilities, by which sets are made."""
+        check_is_fitted(self)
+        _has_honest_probabilities(self)
         if self._kept_calibration is not None:
             return self._kept_calibration
         data = training_rows(self)

@@ -16,6 +16,7 @@ from polymargin.comparison.standings import classifiers, shown_in_detail
 from polymargin.report._model import model_parts
 from polymargin.report._predictions import Predictions, prediction_parts
 from polymargin.report._sentences import with_sentences
+from polymargin.report._sets import set_part
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,6 +106,7 @@ def fit_summary(
         "kind": "fit",
         **_heading(title, notes, predictions, feature_names),
         **prediction_parts(predictions),
+        "sets": None if predictions.log_proba is None else set_part(predictions),
         "model": model_parts(model, X, labels, feature_names),
         "ranking": None,
         "classifiers": [],
@@ -174,6 +176,7 @@ def compare_summary(
             {"name": str(standing.method), **standing.as_json()} for standing in classifiers(ranking)
         ],
         **prediction_parts(predictions),
+        "sets": None if predictions.log_proba is None else set_part(predictions),
         "model": model_parts(comparison.model(best.method), dataset.X, dataset.y, feature_names),
     }
     summary["data"]["rows"] = len(dataset.y)

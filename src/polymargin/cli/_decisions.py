@@ -1,0 +1,130 @@
+"""The columns of ``polymargin predict`` that are decisions: sets of classes, and decisions under costs or a reject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polymargin.cli._console import note
+
+__all__ = ["DecisionColumns"]
+
+Array = NDArray[Any]
+
+
+class DecisionColumns:
+    """What `predict` decides of rows by their log-probabilities.
+
+    Parameters
+    ----------
+    model : classifier or Pipeline
+        Fitted.
+    coverage : float or None
+        The coverage of prediction sets; None for none.
+    per_class : bool
+        Whether it is that of every class.
+    costs : Path or None
+        A CSV file: in its first column the true classes, then a column for every decision.
+    reject : float or None
+        Rows whose largest probability is less have no decision.
+    as_text : bool
+        Whether sets are texts, as in CSV; else lists.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        coverage: float | None,
+        per_class: bool,
+        costs: Path | None,
+        reject: float | None,
+        as_text: bool,
+    ) -> None:
+        from polymargin.decisions.costs import check_reject
+
+        if per_class and coverage is None:
+            raise ValueError("--per-class is about prediction sets: give --coverage, too")
+        if (coverage, costs, reject) != (None, None, None) and not hasattr(model, "predict_log_proba"):
+            raise ValueError(
+                "--coverage, --costs and --reject need probabilities, and the decoding of this model gives none"
+            )
+        self._texts = np.array([str(name) for name in model.classes_.tolist()])
+        self._reject, self._as_text = check_reject(reject, None, costs, self._texts), as_text
+        self._costs = None if costs is None else self._read_costs(costs)
+        self._thresholds = None if coverage is None else _thresholds(model, coverage, per_class)
+        self.names = [
+            *(["decision"] if costs is not None or reject is not None else []),
+            *(["set"] if coverage is not None else []),
+        ]
+
+    def sets(self, log_proba: Array | None) -> Array | None:
+        """Return the prediction sets of rows, shape (n, K); None if they were not asked for."""
+        from polymargin.decisions import prediction_sets
+
+        if self._thresholds is None:
+            return None
+        assert log_proba is not None
+        return prediction_sets(log_proba, self._thresholds)
+
+    def columns(self, log_proba: Array | None, sets: Array | None) -> Iterator[Any]:
+        """Yield the columns, in the order of their names."""
+        import pyarrow as pa
+
+        from polymargin.decisions import decided_labels
+
+        if "decision" in self.names:
+            assert log_proba is not None
+            decided = decided_labels(np.exp(log_proba), self._texts, costs=self._costs, reject=self._reject)
+            yield pa.array(decided.tolist(), pa.string())
+        if sets is not None:
+            assert log_proba is not None
+            order = np.argsort(-log_proba, axis=1, kind="stable")
+            members = [
+                self._texts[row[chosen[row]]].tolist() for row, chosen in zip(order, sets, strict=True)
+            ]
+            yield pa.array([joined(each) for each in members] if self._as_text else members)
+
+    def _read_costs(self, path: Path) -> Any:
+        import pandas as pd
+
+        from polymargin.decisions import CostMatrix
+
+        if not path.is_file():
+            raise ValueError(f"no file {path}")
+        table = pd.read_csv(path, index_col=0, dtype={0: str}, keep_default_na=False)
+        table.index = table.index.map(str)
+        return CostMatrix.of(table, self._texts)
+
+
+def joined(names: list[str]) -> str:
+    """Return a set as a text.
+
+    >>> joined(["setosa", "versicolor"]), joined(["a|b", "c"]), joined([])
+    ('setosa|versicolor', 'a\\\\|b|c', '')
+    """
+    return "|".join(name.replace("\\", "\\\\").replace("|", "\\|") for name in names)
+
+
+def _thresholds(model: Any, coverage: float, per_class: bool) -> Array:
+    """Return the largest score of every class that is in a set; say which classes are in all of them."""
+    from polymargin.decisions.conformal import rows_needed
+    from polymargin.decisions.pipelines import last_step
+
+    classifier = last_step(model)
+    try:
+        found = classifier.calibration_rows_.thresholds(coverage, per_class=per_class)
+    except AttributeError as error:
+        raise ValueError(f"--coverage: {error}") from error
+    always = classifier.classes_[np.isinf(found)].tolist()
+    if always:
+        of = " of a class" if per_class else ""
+        names = ", ".join(map(str, always))
+        note(
+            f"in all sets: {names}; a coverage of {coverage:g} needs {rows_needed(coverage)} training rows{of}"
+        )
+    return found
