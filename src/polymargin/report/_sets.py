@@ -117,7 +117,7 @@ def _sentences(part: Section, n_tests: int) -> str:
         f"by a threshold from other rows; {main['shares'][0]:.0%} of the sets are a single class."
     )
     if main["found"] > part["main"] + 0.02:
-        text += " The predicted class is always in its set, so that sets hold the true one at least as often as it does."
+        text += " The predicted class is in every set: sets hold the true one at least as often as labels are right."
     least = min(part["classes"], key=lambda row: row["found"])
     if least["found"] < part["main"] - _TELLING and len(part["classes"]) > 1:
         text += (
