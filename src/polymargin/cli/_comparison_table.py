@@ -12,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from polymargin.reproduction import CellComparison, Comparison, Key, Layout, Summary
+from polymargin.reproduction import CellComparison, Comparison, Key, Layout
 
 __all__ = ["print_comparison"]
 
@@ -78,37 +78,16 @@ def _table(cells: Sequence[CellComparison], layout: Layout, title: str) -> Table
 def _cell(cell: CellComparison) -> Text:
     style = _STYLE[cell.verdict]
     text = Text()
-    text.append(_summary(cell.ours, cell.decimals) if cell.ours else "—", style=style)
-    text.append("\n" + (_summary(cell.paper, cell.decimals) if cell.paper else "—"), style="dim")
-    text.append("\n" + _apart(cell), style=style)
+    text.append(cell.ours.text(cell.decimals) if cell.ours else "—", style=style)
+    text.append("\n" + (cell.paper.text(cell.decimals) if cell.paper else "—"), style="dim")
+    text.append("\n" + cell.apart, style=style)
     return text
 
 
-def _summary(summary: Summary, decimals: int) -> str:
-    mean = f"{summary.mean:.{decimals}f}"
-    return mean if math.isnan(summary.sd) else f"{mean} ({summary.sd:.{decimals}f})"
-
-
-def _apart(cell: CellComparison) -> str:
-    if cell.ours is None or cell.paper is None:
-        return ""
-    if math.isnan(cell.standard_errors):  # no standard deviation on either side: the plain difference
-        return f"{cell.difference:+.{cell.decimals}f} (no sd)"
-    if math.isinf(cell.standard_errors):
-        return "+∞" if cell.standard_errors > 0 else "−∞"
-    return f"{round(cell.standard_errors, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: no negative zero
-
-
 def _print_summary(console: Console, comparison: Comparison) -> None:
-    compared, good = comparison.n_compared, comparison.n_not_worse
-    if compared == 0:
-        console.print("No cell is computed yet.")
+    console.print(comparison.summary)
+    if comparison.n_compared == 0:
         return
-    console.print(
-        f"{good} of {compared} cells ({100 * good / compared:.1f} %) are not worse than the paper "
-        f"by more than {comparison.threshold:g} combined standard errors; "
-        f"{comparison.count('better')} are better by more."
-    )
     if comparison.count("missing"):
         console.print(f"{comparison.count('missing')} cells are not computed yet.")
     if any(cell.paper and math.isnan(cell.paper.sd) for cell in comparison.cells):
@@ -120,8 +99,8 @@ def _print_summary(console: Console, comparison: Comparison) -> None:
     for cell in comparison.exceptions:
         assert cell.ours is not None
         assert cell.paper is not None
-        ours, paper = _summary(cell.ours, cell.decimals), _summary(cell.paper, cell.decimals)
-        console.print(Text(f"  {_name(cell.key)}: {ours} / {paper} / {_apart(cell)}", style="red"))
+        ours, paper = cell.ours.text(cell.decimals), cell.paper.text(cell.decimals)
+        console.print(Text(f"  {_name(cell.key)}: {ours} / {paper} / {cell.apart}", style="red"))
 
 
 def _name(key: Key) -> str:

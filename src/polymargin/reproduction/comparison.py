@@ -56,6 +56,26 @@ class Summary:
         """The squared standard error; NaN where the standard deviation is unknown."""
         return self.sd**2 / self.n
 
+    def text(self, decimals: int) -> str:
+        """Return the mean and, in brackets, the standard deviation where it is known.
+
+        Parameters
+        ----------
+        decimals : int
+            Digits after the point.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> Summary(90.04, 3.2, 10).text(1)
+        '90.0 (3.2)'
+        """
+        mean = f"{self.mean:.{decimals}f}"
+        return mean if math.isnan(self.sd) else f"{mean} ({self.sd:.{decimals}f})"
+
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; an unknown standard deviation is null.
 
@@ -99,6 +119,17 @@ class CellComparison:
         """Ours − paper's; NaN where one of them is missing."""
         return self.ours.mean - self.paper.mean if self.ours and self.paper else math.nan
 
+    @property
+    def apart(self) -> str:
+        """The difference in standard errors as text; the plain difference where no standard deviation is known."""
+        if self.ours is None or self.paper is None:
+            return ""
+        if math.isnan(self.standard_errors):
+            return f"{self.difference:+.{self.decimals}f} (no sd)"
+        if math.isinf(self.standard_errors):
+            return "+∞" if self.standard_errors > 0 else "−∞"
+        return f"{round(self.standard_errors, 1) + 0.0:+.1f}".replace("-", "−")  # + 0.0: no negative zero
+
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; infinite and unknown numbers are null, and the verdict tells them apart.
 
@@ -131,6 +162,17 @@ class Comparison:
 
     cells: tuple[CellComparison, ...]
     threshold: float
+
+    @property
+    def summary(self) -> str:
+        """How many cells are not worse than the paper's, in one sentence."""
+        if self.n_compared == 0:
+            return "No cell is computed yet."
+        share = 100 * self.n_not_worse / self.n_compared
+        return (
+            f"{self.n_not_worse} of {self.n_compared} cells ({share:.1f} %) are not worse than the paper by more than "
+            f"{self.threshold:g} combined standard errors; {self.count('better')} are better by more."
+        )
 
     def count(self, verdict: Verdict) -> int:
         """Return the number of cells with a verdict.
