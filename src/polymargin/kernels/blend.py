@@ -15,7 +15,7 @@ from polymargin.kernels.rbf import RBF
 
 @dataclass(frozen=True)
 class Blend(Kernel):
-    """K(x, z) = share exp(-gamma ratio |x - z|₁) + (1 - share) exp(-gamma |x - z|²).
+    """Sum of two kernels, share exp(-gamma ratio ‖x - z‖₁) + (1 - share) exp(-gamma ‖x - z‖²).
 
     A sum of kernels is a sum of functions: what is smooth in the data is left to the Gaussian part, and the Laplacian
     part follows edges, single features and gaps. One search for gamma serves both: ``ratio`` makes their widths alike
@@ -96,7 +96,7 @@ class Blend(Kernel):
         return in_strips(values, base[..., 0], base[..., 1])
 
     def formula(self, parts: Sequence[Any], gamma: float, exp: Callable[[Any], Any]) -> Any:
-        """Return share exp(-gamma ratio |x - z|₁) + (1 - share) exp(-gamma |x - z|²)."""
+        """Return share exp(-gamma ratio ‖x - z‖₁) + (1 - share) exp(-gamma ‖x - z‖²)."""
         rough, smooth = parts
         return exp(-gamma * self.ratio * rough) * self.share + exp(-gamma * smooth) * (1.0 - self.share)
 

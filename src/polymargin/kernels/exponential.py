@@ -1,4 +1,4 @@
-"""The exponential kernel exp(-gamma |x - z|), also known as the Matérn kernel of order ½."""
+"""The exponential kernel exp(-gamma ‖x - z‖), also known as the Matérn kernel of order ½."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRIP = 64
 
 @dataclass(frozen=True)
 class Exponential(Kernel):
-    """K(x, z) = exp(-gamma |x - z|), of the Euclidean distance.
+    """Exponential kernel exp(-gamma ‖x - z‖) of the Euclidean distance, the Matérn kernel of order ½.
 
     Its functions are continuous but not smooth, as those of the Laplacian kernel are, and unlike those they do not
     depend on the directions of the axes.

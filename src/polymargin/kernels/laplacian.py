@@ -1,4 +1,4 @@
-"""The Laplacian kernel exp(-gamma |x - z|₁)."""
+"""The Laplacian kernel exp(-gamma ‖x - z‖₁)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,22 @@ from polymargin.kernels._base import Array, Kernel, symmetric, weighted_moments
 
 @dataclass(frozen=True)
 class Laplacian(Kernel):
-    """K(x, z) = exp(-gamma Σ_j |x_j - z_j|)."""
+    """Laplacian kernel exp(-gamma ‖x - z‖₁), of the sum of the differences of the columns.
+
+    See Also
+    --------
+    RBF : The same of the squared Euclidean distance, which is smoother.
+    Exponential : The same of the Euclidean distance.
+    Blend : A sum of this kernel and `RBF`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from polymargin.kernels import Laplacian
+    >>> Laplacian().gram(np.array([[0.0, 0.0], [1.0, 2.0]]), gamma=0.5).round(3)
+    array([[1.   , 0.223],
+           [0.223, 1.   ]])
+    """
 
     parts = ("city-block distances",)
 

@@ -1,4 +1,4 @@
-"""The Gaussian kernel exp(-gamma |x - z|²)."""
+"""The Gaussian kernel exp(-gamma ‖x - z‖²)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,23 @@ from polymargin.kernels._base import Array, Kernel, inner_products, squared_norm
 
 @dataclass(frozen=True)
 class RBF(Kernel):
-    """K(x, z) = exp(-gamma |x - z|²); the papers' σ² is 1 / gamma."""
+    """Gaussian kernel exp(-gamma ‖x - z‖²), also called RBF.
+
+    The papers' σ² is 1 / gamma.
+
+    See Also
+    --------
+    Laplacian, Exponential : Kernels of other distances, which are less smooth.
+    Blend : A sum of this kernel and `Laplacian`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from polymargin.kernels import RBF
+    >>> RBF().gram(np.array([[0.0, 0.0], [1.0, 2.0]]), gamma=0.1).round(3)
+    array([[1.   , 0.607],
+           [0.607, 1.   ]])
+    """
 
     parts = ("squared distances",)
 
@@ -86,7 +102,7 @@ class RBF(Kernel):
         return slope
 
     def roundings(self, X: Any, gamma: float) -> float:
-        """Return one, or more for sparse rows, which are not centred: distances are then as wrong as |x|² is large."""
+        """Return one, or more for sparse rows, which are not centred: distances are then as wrong as ‖x‖² is large."""
         return 1.0 + 2.0 * gamma * float(squared_norms(X).max()) if sparse.issparse(X) else 1.0
 
     def unit_gamma(self, X: Any, weights: Array) -> float:
