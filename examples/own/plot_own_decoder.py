@@ -1,17 +1,14 @@
-"""Your own decoder: how the outputs of the machines become probabilities.
+"""
+Your own decoder
+================
 
-A decoder is a small scikit-learn object. This one adds up, for every class, the outputs of the machines that speak for
-it, and learns one number: how much they mean. Because ``learns`` is set, `fit` is given what the machines say of rows
-they have not seen, so the number is honest. Pass the object as ``decoding=``; nothing needs to be registered.
-
-It prints:
-
-    Temperature()    log-loss 0.06  accuracy 97.8%
-                     beta 4.0, learned from outputs that are leave-one-out
-    bayes            log-loss 0.07  accuracy 97.8%
-    coupled-softmax  log-loss 0.07  accuracy 97.8%
+A decoder turns the outputs of the machines into probabilities; it is a small scikit-learn object. This one
+adds up, for every class, the outputs of the machines that speak for it, and learns one number: how much they
+mean. Because ``learns`` is set, ``fit`` is given leave-one-out outputs, those of rows that the machines have
+not seen, so the number is honest. Pass the object as ``decoding=``; nothing needs to be registered.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
@@ -23,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 
 from polymargin import LSSVMClassifier
 from polymargin.decoders import ProbabilisticDecoder
+from polymargin.plots import ReliabilityDisplay
 
 
 class Temperature(ProbabilisticDecoder):
@@ -51,10 +49,13 @@ class Temperature(ProbabilisticDecoder):
         return outputs.margins @ self.codebook_.matrix.T
 
 
+# %%
+# It is used like any other decoder.
 X_train, X_test, y_train, y_test = train_test_split(
     *load_wine(return_X_y=True), test_size=0.5, random_state=0
 )
-for decoding in (Temperature(), "bayes", "coupled-softmax"):
+figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), sharey=True)
+for ax, decoding in zip(axes, (Temperature(), "bayes", "coupled-softmax"), strict=True):
     model = make_pipeline(StandardScaler(), LSSVMClassifier(kernel="rbf", decoding=decoding)).fit(
         X_train, y_train
     )
@@ -66,3 +67,6 @@ for decoding in (Temperature(), "bayes", "coupled-softmax"):
     if isinstance(decoding, Temperature):
         print(f"{'':16s} beta {model[-1].decoder_.beta_:.1f}, learned from outputs that are", end=" ")
         print(model[-1].bank_.training_outputs(honest=True).provenance.replace("_", "-"))
+    ReliabilityDisplay.from_predictions(y_test, proba, n_bins=4, n_resamples=50, random_state=0, ax=ax)
+    ax.set_title(str(decoding))
+plt.show()

@@ -1,0 +1,41 @@
+"""
+Codebooks drawn
+===============
+
+Kernel machines tell two classes apart. A *codebook* says how a problem of K classes is divided into such
+*dichotomies*: a matrix with a row for every class and a column for every machine. In a column, the classes
+with +1 are set against those with −1; rows of the classes with 0 are not used.
+"""
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_digits
+
+from polymargin import Adaptive, LSSVMClassifier
+from polymargin.codebooks import ecoc, minimal, one_vs_all, one_vs_one
+from polymargin.plots import CodebookDisplay
+
+codebooks = {
+    "one-vs-one": one_vs_one(5),
+    "one-vs-all": one_vs_all(5),
+    "minimal": minimal(5),
+    "ecoc": ecoc(5, random_state=0),
+}
+figure, axes = plt.subplots(2, 2, figsize=(10, 6.4), layout="constrained")
+for ax, (name, codebook) in zip(axes.flat, codebooks.items(), strict=True):
+    CodebookDisplay.from_codebook(codebook, classes=list("abcde"), ax=ax)
+    ax.set_title(f"{name}: {codebook.n_columns} machines, least distance {codebook.min_distance:g}")
+plt.show()
+
+# %%
+# One-vs-one, the default, has the most columns, each with few rows; one-vs-all has one column for every
+# class; the minimal code has the fewest columns that can tell the classes apart; ``"ecoc"`` has columns
+# chosen so that codewords differ in many places, which lets a decoder correct errors of single machines.
+#
+# ``"adaptive"`` grows its columns on the training rows, so that each separates classes that are easy to
+# separate. On the digits it finds which of them look alike:
+X, y = load_digits(return_X_y=True)
+model = LSSVMClassifier(coding=Adaptive(), kernel="rbf", gamma=0.0005, C=10.0, decoding="softmax")
+model.fit(X[:400], y[:400])
+CodebookDisplay.from_estimator(model)
+plt.title("Adaptive coding of ten digits")
+plt.show()

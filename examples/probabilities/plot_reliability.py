@@ -1,0 +1,58 @@
+"""
+Reliability diagrams: can the probabilities be believed?
+========================================================
+
+Of all rows to which a classifier gives its label with a probability of 80 %, about 80 % should get the right
+label. A *reliability diagram* shows this for every level of confidence: points on the diagonal are honest
+statements, points below it overconfidence.
+
+Here are an SVM whose probabilities come from a sigmoid that was fitted to the outputs of its own training
+rows, the same SVM calibrated in folds, and :class:`~polymargin.LSSVMClassifier`, on handwritten digits with
+few training rows.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.special import softmax
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_digits
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from polymargin import LSSVMClassifier
+from polymargin.plots import ReliabilityDisplay
+
+X, y = load_digits(return_X_y=True)
+X = X + np.random.default_rng(0).normal(
+    scale=5.0, size=X.shape
+)  # noise: otherwise all of them are nearly certain
+X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=400, random_state=0)
+scaler = StandardScaler().fit(X_train)
+X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
+
+# %%
+# Scores that are merely squeezed between 0 and 1 are no probabilities; calibration in folds is much better.
+# The leave-one-out outputs of a least-squares SVM need no folds.
+svc = SVC(C=10, gamma=0.005).fit(X_train, y_train)
+calibrated = CalibratedClassifierCV(SVC(C=10, gamma=0.005), cv=3).fit(X_train, y_train)
+lssvm = LSSVMClassifier(coding="one-vs-all", kernel="rbf").fit(X_train, y_train)
+probabilities = {
+    "SVC, softmax of its scores": softmax(svc.decision_function(X_test), axis=1),
+    "SVC, sigmoids in 3 folds": calibrated.predict_proba(X_test),
+    "LSSVMClassifier": lssvm.predict_proba(X_test),
+}
+for name, proba in probabilities.items():
+    print(
+        f"{name:27s} log-loss {log_loss(y_test, proba):.2f}  accuracy {(proba.argmax(1) == y_test).mean():.1%}"
+    )
+
+# %%
+# The bars are 95 % intervals of the observed frequency; ECE in the legend is the expected calibration error,
+# with its own interval. The histogram below tells how many rows have which confidence.
+figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), sharey=True)
+for ax, (name, proba) in zip(axes, probabilities.items(), strict=True):
+    ReliabilityDisplay.from_predictions(y_test, proba, name="", n_resamples=50, random_state=0, ax=ax)
+    ax.set_title(name, fontsize="medium")
+plt.show()
