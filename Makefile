@@ -20,13 +20,21 @@ ESTIMATORS := $(addprefix tests/test_, lssvm_classifier.py svm.py posterior_svm.
 SMOKE := $(ESTIMATORS) tests/test_lazy.py -k "lapack or tables or lazy or (persistence and format) or (scikit_learn and not \
   (coding or shared_parameters or members or density or machine or gamma))"
 
-.PHONY: help demo test test-gpu svc-tests perturbation nojit oldest oldest-smoke newest-smoke release lint format reproduce bench fuzz clean
+DOCS := docs/_build/html
+
+.PHONY: help demo docs docs-check test test-gpu svc-tests perturbation nojit oldest oldest-smoke newest-smoke release lint format reproduce bench fuzz clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 demo: $(VENV)/.run      ## AutoKernelClassifier beside SVC and a forest, codings and decoders, on handwritten digits
 	$(BIN)/polymargin compare digits --sample 450 --repeats 3 --jobs 2 --report polymargin-demo.html
+
+docs: $(VENV)/.docs      ## build the documentation into docs/_build/html, offline and without a warning
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html -W --keep-going docs $(DOCS)
+
+docs-check: docs         ## look at every page of it in a real browser: links, console, phone, dark, search
+	$(BIN)/python -m pytest -m docs tests/test_docs_site.py
 
 test: $(VENV)/.dev lint ## lint, type check and test
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
@@ -79,7 +87,7 @@ fuzz: $(VENV)/.dev      ## 20 000 damaged and forged model files
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz_model_files.py
 
 clean:           ## remove what was built
-	rm -rf $(VENV) $(OLDEST) $(NEWEST) dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) dist docs/_build docs/api docs/gallery .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -93,6 +101,10 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[cli,test,lint,plot]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.docs: $(VENV)/.python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable '.[cli,test,docs]'
 	@touch $@ $(VENV)/.run
 
 $(OLDEST)/.dev: pyproject.toml tools/oldest.py
