@@ -49,7 +49,7 @@ myst_links_external_new_tab = False
 autosummary_generate = True
 autosummary_imported_members = False
 autodoc_typehints = "none"
-autodoc_default_options = {"members": True, "inherited-members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True, "inherited-members": True}
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
@@ -87,6 +87,7 @@ html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
 html_last_updated_fmt = None
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {"text": "polymargin", "alt_text": "polymargin, home"},
     "show_toc_level": 2,

@@ -72,7 +72,7 @@ class Softmax(ProbabilisticDecoder):
     intercept_ : ndarray of shape (K,)
         The biases b, which the paper leaves out "for clarity".
     hidden_, output_ : ndarray of shape (M, L) and (K, M), or None
-        The two layers, β = output_ @ hidden_.
+        The two layers, ``β = output_ @ hidden_``.
     ridge_ : float
         The ridge, given or chosen.
     ridge_path_ : dict of float to float, or None

@@ -136,6 +136,12 @@ class AutoKernelClassifier(
     KernelLogisticClassifier : All classes at once, by the cross-entropy, without dichotomies.
     PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
 
+    Notes
+    -----
+    The pool is log-linear: ``p(k | x) ∝ prior(k) Π_m (p_m(k | x) / prior(k))^weight_m``, with weights of zero or more
+    that are fitted to held-out probabilities of the training rows. Unlike the mean of the members' probabilities it can
+    be more certain than each of them, where they are right independently of each other.
+
     References
     ----------
     .. [1] Suykens, J. A. K. and Vandewalle, J. (1999). Least Squares Support Vector Machine Classifiers. Neural

@@ -111,6 +111,12 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
     AutoKernelClassifier : Several least-squares classifiers, pooled by their log-loss on rows held out.
     PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
 
+    Notes
+    -----
+    The Hessian couples the classes of a row, but needs matrices of m rows only: one factorisation for every class and
+    one for their sum. Leave-one-out probabilities are approximate, where those of least squares are exact: the terms of all
+    other rows are approximated quadratically about the solution.
+
     References
     ----------
     .. [1] Zhu, J. and Hastie, T. (2005). Kernel Logistic Regression and the Import Vector Machine. Journal of

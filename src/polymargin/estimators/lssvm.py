@@ -63,7 +63,7 @@ class LSSVMClassifier(
     C : float or None, default=None
         Regularisation, the larger the less; the papers' γ = ζ/μ. None: selected inside ``fit``.
     kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"}, callable or None
-        The kernel. "blend" is a sum of "laplacian" and "rbf"; "exponential" is exp(-gamma |x - z|) of the Euclidean
+        The kernel. "blend" is a sum of "laplacian" and "rbf"; "exponential" is exp(-gamma ‖x - z‖) of the Euclidean
         distance. A callable gets two arrays of rows and returns the matrix of kernel values. None, the default: "blend"
         or "poly" of degree 2 about the mean of the rows, whichever has the lower cross-fitted log-loss (compared on a
         sample of 800 rows and more, if there are many); "rbf" where gamma is given as a number or ``selection=None``.
@@ -217,6 +217,13 @@ default="one-vs-one"
     SVMClassifier : Hinge loss, with the parameters of ``SVC`` and any coding and decoding.
     PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
     KernelLogisticClassifier : All classes at once, by the cross-entropy, without dichotomies.
+
+    Notes
+    -----
+    The machines are ridge regressions of targets ±1 with an unregularised bias: ``[[0, 1'], [1, K + I/C]] [b; a] =
+    [0; y]``. The matrix does not depend on the labels, so that machines that use the same rows share one factorisation,
+    of O(n³) operations, and the leave-one-out output of row i differs from its target by a_i / ([(K + I/C)⁻¹]_ii −
+    v_i² / 1'v), where v solves (K + I/C) v = 1 (§4 of [4]_). PRESS, the sum of their squares, proposes C and gamma; the decoder's cross-fitted log-loss decides between kernels.
 
     References
     ----------

@@ -133,6 +133,14 @@ class PosteriorSVMClassifier(HingeClassifier):
     KNNPosterior : Class probabilities by the nearest neighbours.
     WindowPosterior : Class probabilities by the rows in a window.
 
+    Notes
+    -----
+    A soft label moves the margin that is asked of a row: with two classes and y = 2p − 1 in [−1, 1], the row should lie
+    at abs(y) or beyond, on the side of the sign of y, and errors cost C / abs(y); a row with y = 0 asks for nothing.
+    Rows whose neighbours disagree with their label thus lose influence, and often cease to be support vectors. The
+    single machine trains all classes in one problem; it and ``machine="one-vs-all"`` are different machines for two
+    classes, too.
+
     References
     ----------
     .. [1] Gönen, M., Tanuğur, A. G. and Alpaydın, E. (2008). Multiclass Posterior Probability Support Vector Machines.

@@ -22,7 +22,7 @@ class Divergence:
     kl : float
         Mean Kullback–Leibler divergence from the truth in nats: the log-loss lost to it on average.
     absolute : float
-        Mean of |estimate − truth| over rows and classes.
+        Mean absolute difference between estimate and truth over rows and classes.
     excess_log_loss : float or None
         On the labels at hand, the log-loss minus that of the truth, whose expectation is `kl`; None without labels.
     """

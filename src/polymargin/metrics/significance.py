@@ -149,7 +149,7 @@ def mcnemar_test(
     correct_a, correct_b : array-like of bool, shape (n,)
         Whether each row was classified correctly.
     method : {"auto", "exact", "chi2"}
-        "exact": the smaller of the two counts is binomial with probability ½. "chi2": (|a − b| − 1)² / (a + b), with
+        "exact": the smaller of the two counts is binomial with probability ½. "chi2": (abs(a − b) − 1)² / (a + b), with
         its correction for continuity, has one degree of freedom; this is the textbook form. "auto" is exact up to
         25 rows in all and "chi2" above.
 
