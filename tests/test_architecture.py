@@ -29,7 +29,10 @@ def test_the_walk_names_every_file_on_the_path_of_a_default_fit():
 
 def test_the_text_names_files_that_exist():
     root = Path(polymargin.__file__).parent
-    existing = {file.name for file in [*root.rglob("*.py"), *ROOT.glob("t*/*.py"), *ROOT.glob("docs/_extensions/*.py")]}
+    existing = {
+        file.name
+        for file in [*root.rglob("*.py"), *ROOT.glob("t*/*.py"), *ROOT.glob("docs/_extensions/*.py")]
+    }
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = {word.split("/")[-1] for word in text.split("`") if word.endswith(".py") and "*" not in word}
     assert "rows.py" in named

@@ -114,8 +114,8 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
     Notes
     -----
     The Hessian couples the classes of a row, but needs matrices of m rows only: one factorisation for every class and
-    one for their sum. Leave-one-out probabilities are approximate, where those of least squares are exact: the terms of all
-    other rows are approximated quadratically about the solution.
+    one for their sum. Leave-one-out probabilities are approximate, where those of least squares are exact: the terms
+    of all other rows are approximated quadratically about the solution.
 
     References
     ----------

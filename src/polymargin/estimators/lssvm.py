@@ -222,8 +222,9 @@ default="one-vs-one"
     -----
     The machines are ridge regressions of targets ±1 with an unregularised bias: ``[[0, 1'], [1, K + I/C]] [b; a] =
     [0; y]``. The matrix does not depend on the labels, so that machines that use the same rows share one factorisation,
-    of O(n³) operations, and the leave-one-out output of row i differs from its target by a_i / ([(K + I/C)⁻¹]_ii −
-    v_i² / 1'v), where v solves (K + I/C) v = 1 (§4 of [4]_). PRESS, the sum of their squares, proposes C and gamma; the decoder's cross-fitted log-loss decides between kernels.
+    of O(n³) operations, and the leave-one-out output of row i differs from its target by ``a_i / ([(K + I/C)⁻¹]_ii −
+    v_i² / 1'v)``, where v solves (K + I/C) v = 1 (§4 of [4]_). PRESS, the sum of their squares, proposes C and gamma;
+    the decoder's cross-fitted log-loss decides between kernels.
 
     References
     ----------

@@ -109,8 +109,9 @@ def calibration_error(
 ) -> float:
     """Return the expected calibration error, in bins of equal mass.
 
-    Σ_bins share · abs(observed frequency − mean probability). Chance alone makes it positive: perfect probabilities have
-    the mean absolute noise of a bin, which falls with the root of the rows per bin. `calibration_interval` allows for it.
+    Σ_bins share · abs(observed frequency − mean probability). Chance alone makes it positive: perfect probabilities
+    have the mean absolute noise of a bin, which falls with the root of the rows per bin. `calibration_interval` allows
+    for it.
 
     Parameters
     ----------
