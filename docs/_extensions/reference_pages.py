@@ -42,7 +42,15 @@ def page(module: str) -> str:
     """Return the page of a module."""
     loaded = import_module(f"polymargin.{module}")
     title = f"polymargin.{module}"
-    lines = [title, "=" * len(title), "", *(inspect.getdoc(loaded) or "").split("\n\n")[0].splitlines(), ""]
+    lines = [
+        title,
+        "=" * len(title),
+        "",
+        f".. module:: {title}",
+        "",
+        *(inspect.getdoc(loaded) or "").split("\n\n")[0].splitlines(),
+        "",
+    ]
     names = public_names(module)
     kinds = {
         "Classes": [name for name in names if inspect.isclass(getattr(loaded, name))],
