@@ -74,6 +74,7 @@ sphinx_gallery_conf = {
     "only_warn_on_example_error": False,
     "capture_repr": (),
     "min_reported_time": 1e9,
+    "write_computation_times": False,
     "copyfile_regex": r".*\.svg",
 }
 

@@ -46,8 +46,6 @@ def page(module: str) -> str:
         title,
         "=" * len(title),
         "",
-        f".. module:: {title}",
-        "",
         *(inspect.getdoc(loaded) or "").split("\n\n")[0].splitlines(),
         "",
     ]
