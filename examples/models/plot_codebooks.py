@@ -20,10 +20,10 @@ codebooks = {
     "minimal": minimal(5),
     "ecoc": ecoc(5, random_state=0),
 }
-figure, axes = plt.subplots(2, 2, figsize=(10, 6.4), layout="constrained")
+figure, axes = plt.subplots(2, 2, figsize=(11, 7.4), layout="constrained")
 for ax, (name, codebook) in zip(axes.flat, codebooks.items(), strict=True):
     CodebookDisplay.from_codebook(codebook, classes=list("abcde"), ax=ax)
-    ax.set_title(f"{name}: {codebook.n_columns} machines, least distance {codebook.min_distance:g}")
+    ax.set_title(f"{name}: {codebook.n_columns} machines, least distance {codebook.min_distance:g}", pad=26)
 plt.show()
 
 # %%
@@ -37,5 +37,5 @@ X, y = load_digits(return_X_y=True)
 model = LSSVMClassifier(coding=Adaptive(), kernel="rbf", gamma=0.0005, C=10.0, decoding="softmax")
 model.fit(X[:400], y[:400])
 CodebookDisplay.from_estimator(model)
-plt.title("Adaptive coding of ten digits")
+plt.title("Adaptive coding of ten digits", pad=26)
 plt.show()
