@@ -61,6 +61,7 @@ def test_a_spreadsheet_of_an_office(export, tmp_path):
     german = {"sep": ";", "encoding": "cp1252", "decimal": ",", "thousands": ".", "na_values": "-"}
     frame = pd.read_csv(io.BytesIO(export), dtype={"Datum": str}, **german)
     frame["Datum"] = [f"{text[6:]}-{text[3:5]}-{text[:2]}" for text in frame["Datum"]]
+    frame["Umsatz"] = [f"${1100.5 + i:,.2f}" for i in range(len(frame))]
     american = frame[frame.columns[::-1]].to_csv(index=False)
     ours = run("predict", model, path, "--keep", "Kunden-ID")
     assert ours.exit_code == 0, ours.output
