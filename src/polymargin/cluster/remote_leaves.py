@@ -26,6 +26,9 @@ Array = NDArray[Any]
 #: The share of a worker's memory that the rows may take which are sent to it at once. To load the leaves takes as long
 #: for one row as for thousands.
 _SENT_SHARE = 1.0 / 32.0
+#: The share of a worker's memory that its leaves seem to take at most: Dask refuses a task whose inputs seem to be
+#: larger than the memory of a worker.
+_WEIGHT_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -111,14 +114,14 @@ class LeafRouter:
 
 @dataclass(frozen=True)
 class Weight:
-    """What Dask takes for as large as the leaves of a worker.
+    """What Dask takes for as large as the leaves of a worker, or as a good part of its memory.
 
     A task that needs it goes to where the leaves are, however busy other workers are; files seem small.
 
     Attributes
     ----------
     n_bytes : int
-        The bytes of the leaves.
+        The bytes that it seems to take.
     """
 
     n_bytes: int
@@ -145,7 +148,7 @@ class Holder:
     @classmethod
     def of(cls, partitions: list[Delayed]) -> Holder:
         """Return the partitions of a worker, with their weight."""
-        return cls(partitions, delayed(_weight, pure=False)(partitions))
+        return cls(partitions, delayed(_weight, pure=False)(partitions, int(_WEIGHT_SHARE * worker_memory())))
 
     def margins(self, routed: list[Delayed]) -> Delayed:
         """Return a task that computes the margins of rows of several blocks by the leaves of these partitions.
@@ -351,9 +354,10 @@ class KnownMargins:
         return self.known
 
 
-def _weight(partitions: list[LeafFile]) -> Weight:
+def _weight(partitions: list[LeafFile], largest: int) -> Weight:
     """Return the weight of all leaves of some partitions."""
-    return Weight(sum(partition.n_bytes(number) for partition in partitions for number in partition))
+    n_bytes = sum(partition.n_bytes(number) for partition in partitions for number in partition)
+    return Weight(min(n_bytes, largest))
 
 
 def _margins(
