@@ -389,7 +389,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
         (["wine", "-c", "all-vs-all"], "unknown coding 'all-vs-all'"),
         (["wine", "-d", "guess"], "unknown decoding 'guess'"),
         (["wine", "-c", "minimal", "-d", "dag", "-r", "1"], "none of these decoders can read"),
-        (["wine", "--target", "x"], "--target names a column of a file"),
+        (["wine", "--target", "x"], "name columns of a file"),
         (["FILE", "--target", "x"], "flowers.csv has no column 'x'"),
         (["wine", "--report", "/no/such/folder/r.html", "-r", "1"], "r.html: there is no folder"),
     ],
@@ -416,7 +416,8 @@ def test_missing_values_and_types(tmp_path):
     assert data.X[:, 1].tolist() == ["x", None, "x"]
     assert np.isnan(data.X[1, 0])
     prepared = preprocessor(data).fit_transform(data.X)
-    assert prepared[:, 1:].tolist() == [[1.0], [0.0], [1.0]]  # what is missing has no indicator
+    assert prepared[:, 1].tolist() == [0.0, 1.0, 0.0]  # a number is missing
+    assert prepared[:, 2].tolist() == [1.0, 0.0, 1.0]  # "x"; a text that is missing has none
     assert prepared[1, 0] == 0.0
 
 
