@@ -15,7 +15,7 @@ mapie cross
     MAPIE's cross-conformal classifier ("lac", ``agg_scores="crossval"``, that is CV+): five fits, and one to all rows.
 
 Finished splits are kept in ``polymargin-results/decisions.jsonl``: a run can be stopped and goes on where it was. The
-result is ``benchmarks/results/decisions.csv``, a line for every dataset, method and class, and one for all classes
+result is ``benchmarks/results/raw/decisions.csv``, a line for every dataset, method and class, and one for all classes
 together; ``--report`` prints it as tables.
 """
 
@@ -45,7 +45,7 @@ DATASETS = (
 )
 COVERAGE = 0.9
 FINISHED = Path("polymargin-results") / "decisions.jsonl"
-RESULTS = Path(__file__).parent / "results" / "decisions.csv"
+RESULTS = Path(__file__).parent / "results" / "raw" / "decisions.csv"
 Row = dict[str, Any]
 Sets = dict[str, np.ndarray]
 

@@ -331,7 +331,7 @@ def growth(monkeypatch):
 
     starts, banks, margins, columns = [], [], [], []
     Recorded.starts, Recorded.banks, Recorded.margins, Recorded.columns = starts, banks, margins, columns
-    monkeypatch.setattr("polymargin.estimators.svm.WarmColumns", Recorded)
+    monkeypatch.setattr("polymargin.estimators._svm_training.WarmColumns", Recorded)
 
     def forget():
         for record in (starts, banks, margins, columns):

@@ -1,6 +1,7 @@
 """Fits to Dask collections on a real cluster of processes, and lazy predictions."""
 
 import _thread
+import contextvars
 import gc
 import os
 import pickle
@@ -263,10 +264,15 @@ def test_leaves_that_do_not_fit_into_memory_are_not_gathered(monkeypatch):
 
 def test_without_a_client_threads_compute(expected, client):
     client.close()
-    fitted = model().fit(*on_dask())
-    np.testing.assert_allclose(fitted.predict_proba(NEW), expected, atol=1e-8)
-    lazy = fitted.predict_proba(da.from_array(NEW, chunks=(300, 21)))
-    np.testing.assert_allclose(lazy.compute(), expected, atol=1e-8)
+
+    def predictions():
+        fitted = model().fit(*on_dask())
+        lazy = fitted.predict_proba(da.from_array(NEW, chunks=(300, 21)))
+        return fitted.predict_proba(NEW), lazy.compute()
+
+    # A context of its own, as that of the fixture still has the client.
+    for found in contextvars.Context().run(predictions):
+        np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
 def test_large_blocks_are_told_of(monkeypatch):

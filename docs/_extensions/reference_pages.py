@@ -17,9 +17,10 @@ import polymargin
 #: The modules of the reference, in its order.
 FOR_USERS = (
     "estimators", "densities", "codebooks", "decoders", "kernels", "metrics", "plots", "inspection", "selection",
-    "scale", "datasets", "comparison", "persistence", "onnx", "report",
+    "decisions",
+    "tables", "scale", "datasets", "comparison", "persistence", "onnx", "report",
 )  # fmt: skip
-FOR_DEVELOPERS = ("outputs", "machines", "folds", "tables", "device", "cluster", "reproduction", "papers")
+FOR_DEVELOPERS = ("outputs", "machines", "folds", "device", "cluster", "reproduction", "papers")
 #: Modules without ``__all__``.
 NAMES = {"outputs": ("Outputs", "Nested")}
 

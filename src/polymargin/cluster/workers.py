@@ -25,9 +25,10 @@ def current_client() -> Any:
     except ImportError:
         return None
     try:
-        return default_client()
+        client = default_client()
     except ValueError:
         return None
+    return None if client.status in ("closing", "closed") else client
 
 
 def worker_memory() -> float:

@@ -35,20 +35,20 @@ def _has_honest_probabilities(estimator: Any) -> bool:
     """Return True if fits keep out-of-sample probabilities; else raise the AttributeError that `available_if` shows."""
     if not hasattr(estimator, "decoding"):  # a pool, or kernel logistic regression
         return True
-    decoder: Decoder = getattr(estimator, "decoder_", None) or resolve_decoder(estimator.decoding)
+    decoder: Decoder = getattr(estimator, "decoder_", None) or resolve_decoder(estimator._decoding)
+    said = estimator._decoding_in_words
     if not decoder.learns_probabilities:
         raise AttributeError(
-            f"decoding={estimator.decoding!r} learns no probabilities, from which prediction sets are made; choose "
-            'decoding="coupled-softmax"'
+            f"{said} learns no probabilities, from which prediction sets are made; {estimator._advice}"
         )
     if decoder.in_sample:
         raise AttributeError(
-            f"decoding={estimator.decoding!r} learns from in-sample outputs; prediction sets need those of rows held "
+            f"{said} learns from in-sample outputs; prediction sets need those of rows held "
             "out: leave in_sample=False"
         )
     if not (estimator._keeps_cross_fits or isinstance(decoder, CoupledSoftmax)):
         raise AttributeError(
-            f"decoding={estimator.decoding!r} of {type(estimator).__name__} keeps no probabilities of rows held out, "
+            f"{said} of {type(estimator).__name__} keeps no probabilities of rows held out, "
             'from which prediction sets are made; choose decoding="coupled-softmax"'
         )
     return True

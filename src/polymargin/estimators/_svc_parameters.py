@@ -160,7 +160,7 @@ def votes_and_margins(codebook: Codebook, margins: Array) -> Array:
     --------
     >>> from polymargin.codebooks import one_vs_one
     >>> votes_and_margins(one_vs_one(3), np.array([[-1.0, -2.0, 0.5]]))
-    array([[ 2.25      , -0.11111111,  0.76190476]])
+    array([[ 2.25, -0.2 ,  0.8 ]])
     """
     total = margins @ codebook.matrix.T.astype(np.float64)
     return count_votes(codebook, margins) + total / (3.0 * (np.abs(total) + 1.0))

@@ -103,10 +103,19 @@ class SVMTrainingMixin(SVCParametersMixin):
         if decoder.learns_probabilities and decoder.uses_priors:
             weighted, priors = self._weights_as_priors(weighted)
         fitted = super()._fit_decoder(decoder, weighted, shared, progress, priors)
+        if self._kept_calibration is not None:
+            kept = replace(self._kept_calibration, weights=self._coverage_weights(data))
+            self._kept_calibration = kept
         if self._sparse is not None and self.bank_.vectors is not None:
             container = sparse.csr_array if self._sparse == "array" else sparse.csr_matrix
             self.bank_ = replace(self.bank_, vectors=container(self.bank_.vectors))
         return fitted
+
+    def _coverage_weights(self, data: TrainingRows) -> Array:
+        """Return the weights by which rows stand for new ones: ``class_weight`` says nothing of these, priors do."""
+        totals = data.class_weights(self.classes_.size)
+        priors = resolve_priors(self.priors, totals, self.classes_)
+        return data.weights if priors is None else data.weights * (priors / totals)[data.class_index]
 
     def _weights_as_priors(self, data: TrainingRows) -> tuple[TrainingRows, Array]:
         """Return the rows with a mean weight of one in every class, and the class probabilities that weights ask for.

@@ -29,7 +29,7 @@ _ROWS = 8000
 #: Gamma is divided by this, at most so many times.
 _GAMMA_STEP, _GAMMA_STEPS = 8.0, 3
 #: C is divided by this on the sample, and by the smaller step with all rows, at most so many times.
-_C_STEP, _C_STEPS, _FINE_STEP = 16.0, 6, 4.0
+_C_STEP, _C_STEPS, _FINE_STEP = 16.0, 12, 4.0
 #: Codebooks with more groups of columns are searched with one-vs-all machines, which share one factorisation.
 _MOST_GROUPS = 10
 
@@ -89,17 +89,23 @@ class _Machines:
         return self.judge(self.codebook, self.rows, honest)
 
     def follow(self, start: float, step: float, significance: float) -> tuple[float, Array, Array]:
-        """Divide C while that lowers the log-loss, or else multiply it; return the factor, losses and weights."""
-        best = start
-        losses, weights = self.losses(start)
+        """Divide C while that lowers the log-loss, or else multiply it; return the factor, losses and weights.
+
+        The steps follow the mean to its least value, which must then be better than the start by more than chance: a
+        long way down may have steps that are not. (Of many rows PRESS hardly depends on C, and may begin far away.)
+        """
+        first, weights = self.losses(start)
+        best, losses = start, first
         for factor in (step, 1.0 / step):
             for _ in range(_C_STEPS):
                 tried, _ = self.losses(best * factor)
-                if not significant(losses - tried, weights, significance):
+                if weights @ tried >= weights @ losses:
                     break
                 best, losses = best * factor, tried
             if best != start or start <= 1.0:
                 break
+        if best != start and not significant(first - losses, weights, significance):
+            return start, first, weights
         return best, losses, weights
 
 

@@ -21,6 +21,7 @@ except ImportError as error:
         "install polymargin with its tables extra"
     ) from error
 
+from polymargin._prepare import prepare
 from polymargin.tables._cells import Kind
 from polymargin.tables._dialect import Dialect
 from polymargin.tables._examples import Examples, examples_of, read_examples, sampled
@@ -55,6 +56,7 @@ __all__ = [
     "open_table",
     "preparation",
     "preparation_of",
+    "prepare",
     "prepare_frame",
     "read_examples",
     "sampled",
