@@ -28,6 +28,7 @@ from polymargin.scale.sources import Block, FittedLeaf, MemoryRows, Sample
 pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
 
+import dask  # noqa: E402
 import dask.array as da  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 import pandas as pd  # noqa: E402
@@ -266,11 +267,12 @@ def test_without_a_client_threads_compute(expected, client):
     client.close()
 
     def predictions():
-        fitted = model().fit(*on_dask())
-        lazy = fitted.predict_proba(da.from_array(NEW, chunks=(300, 21)))
-        return fitted.predict_proba(NEW), lazy.compute()
+        with dask.config.set(scheduler=None):
+            fitted = model().fit(*on_dask())
+            lazy = fitted.predict_proba(da.from_array(NEW, chunks=(300, 21)))
+            return fitted.predict_proba(NEW), lazy.compute()
 
-    # A context of its own, as that of the fixture still has the client.
+    # A context of its own, as that of the fixture, and its configuration, still have the client.
     for found in contextvars.Context().run(predictions):
         np.testing.assert_allclose(found, expected, atol=1e-8)
 
