@@ -10,9 +10,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -28,7 +30,7 @@ from polymargin import (
     decisions,
 )
 from polymargin.datasets import make_r4
-from polymargin.decoders import CoupledSoftmax
+from polymargin.decoders import CoupledSoftmax, ProbabilisticDecoder
 from polymargin.scale import ScaleSettings
 
 GIVEN = {"C": 1.0, "kernel": "rbf", "gamma": 0.3}
@@ -310,6 +312,37 @@ def test_pipelines_and_searches():
         decided = decisions.decide(model, NEW, reject=0.7, rejected="?")
         assert_array_equal(decided, pipeline[-1].decide(rows, reject=0.7, rejected="?"))
     assert_array_equal(decisions.predict_set(pipeline[-1], rows, 0.8), pipeline[-1].predict_set(rows, 0.8))
+    for call in (decisions.predict_set, decisions.decide):
+        with pytest.raises(AttributeError, match=f"no {call.__name__}: .*set probability=True"):
+            call(make_pipeline(SVMClassifier(**GIVEN)).fit(X, Y), NEW)
+        with pytest.raises(
+            AttributeError, match=r"GaussianNB is no classifier of polymargin; .*CalibrationRows"
+        ):
+            call(make_pipeline(GaussianNB()).fit(X, Y), NEW)
+
+
+class Own(ProbabilisticDecoder):
+    """A decoder as users write them: it learns, and knows nothing of priors."""
+
+    learns = True
+
+    def fit(self, codebook, outputs, class_index, *, priors=None, sample_weight=None):
+        super().fit(codebook, outputs, class_index)
+        self.scale_ = 2.0 / np.abs(outputs.margins).mean()
+        return self
+
+    def log_proba(self, outputs):
+        return log_softmax(self.scale_ * outputs.margins @ self.codebook_.matrix.T, axis=1)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_a_decoder_of_the_user(per_class):
+    model = LSSVMClassifier(**GIVEN, decoding=Own()).fit(X, Y)
+    sets = model.predict_set(NEW, 0.9, per_class=per_class)
+    thresholds = decisions.CalibrationRows(
+        model.loo_log_proba_, np.searchsorted(model.classes_, Y)
+    ).thresholds(0.9, per_class=per_class)
+    assert_array_equal(sets, decisions.prediction_sets(model.predict_log_proba(NEW), thresholds))
 
 
 # Decisions -----------------------------------------------------------------------------------------------

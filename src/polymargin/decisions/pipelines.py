@@ -40,7 +40,7 @@ def predict_set(model: Any, X: Any, coverage: float = 0.9, **options: Any) -> Ar
     array([[ True,  True, False],
            [ True, False, False]])
     """
-    return last_step(model).predict_set(last_rows(model, X), coverage, **options)
+    return _method(model, "predict_set")(last_rows(model, X), coverage, **options)
 
 
 def decide(model: Any, X: Any, **options: Any) -> Array:
@@ -71,7 +71,20 @@ def decide(model: Any, X: Any, **options: Any) -> Array:
     >>> decide(model, X[38:40, :4], reject=0.8, rejected=-1)
     array([-1,  0])
     """
-    return last_step(model).decide(last_rows(model, X), **options)
+    return _method(model, "decide")(last_rows(model, X), **options)
+
+
+def _method(model: Any, name: str) -> Any:
+    """Return a method of the classifier at the end of a pipeline; the error tells why it is not there."""
+    step = last_step(model)
+    try:
+        return getattr(step, name)
+    except AttributeError as error:
+        reason = error.__cause__ or (
+            f"{type(step).__name__} is no classifier of polymargin; of others, prediction sets can be made from rows "
+            "set aside: polymargin.decisions.CalibrationRows"
+        )
+        raise AttributeError(f"no {name}: {reason}") from error
 
 
 def last_step(model: Any) -> Any:

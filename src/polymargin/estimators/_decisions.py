@@ -229,7 +229,8 @@ class DecisionsMixin:
             )
         banks: list[Any] = [getattr(member, "bank_", None) for member in kernel_members(self)]
         leaks = [bank.leak for bank in banks if getattr(bank, "leak", None) is not None]
-        shift = (self if hasattr(self, "prior_shift_") else self.decoder_).prior_shift_
+        owner = self if hasattr(self, "prior_shift_") else self.decoder_
+        shift = getattr(owner, "prior_shift_", np.zeros(log_proba.shape[1]))  # none: it does not use priors
         return calibration_rows(self, data, log_proba, shift, np.logical_or.reduce(leaks) if leaks else None)
 
     def _warn_of_too_few_rows(self, thresholds: Array, coverage: float, per_class: bool) -> None:
