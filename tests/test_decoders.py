@@ -12,7 +12,7 @@ import naive
 from conftest import blobs
 from polymargin import Argmax, Bayes, Codebook, Dag, Hamming, Loss, LSSVMClassifier, Votes
 from polymargin.codebooks import ecoc, minimal, one_vs_all, one_vs_one
-from polymargin.decoders import DECODERS, resolve_decoder
+from polymargin.decoders import DECODERS, Decoder, ProbabilisticDecoder, resolve_decoder
 from polymargin.outputs import Outputs
 
 BOOKS = {
@@ -336,3 +336,24 @@ def test_bayes_needs_variances():
 def test_outputs_are_a_matrix():
     with pytest.raises(ValueError, match="matrix of rows × machines"):
         Outputs(np.zeros(3), "new")
+
+
+class OneNumber(ProbabilisticDecoder):
+    """A decoder that returns a column for every machine where it should have one for every class."""
+
+    def log_proba(self, outputs):
+        return outputs.margins
+
+
+def test_decoders_of_users_that_cannot_work():
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 4
+    model = LSSVMClassifier(C=1.0, gamma=1.0, kernel="rbf", decoding=OneNumber()).fit(X, y)
+    for call in (model.predict, model.predict_proba, model.predict_log_proba, model.decision_function):
+        with pytest.raises(
+            ValueError, match=r"OneNumber returned an array of shape \(7, 6\) for 7 rows and 4 classes"
+        ):
+            call(X[:7])
+    for kind, method in ((Decoder, "scores"), (ProbabilisticDecoder, "log_proba")):
+        nothing = type("Nothing", (kind,), {})().fit(one_vs_one(3), None, np.arange(3))
+        with pytest.raises(NotImplementedError, match=rf"Nothing .* must define {method}\(outputs\)"):
+            nothing.scores(Outputs(np.zeros((1, 3)), "new"))

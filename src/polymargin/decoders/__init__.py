@@ -83,6 +83,9 @@ def resolve_decoder(decoding: Any, loss: str = "squared") -> Decoder:
         return Loss(loss)
     if isinstance(decoding, str) and decoding in DECODERS:
         return DECODERS[decoding]()
+    if isinstance(decoding, type) and issubclass(decoding, Decoder):
+        name = decoding.__name__
+        raise ValueError(f"decoding is the class {name}; give an object of it, such as {name}()")
     raise ValueError(
         f"unknown decoding {decoding!r}; choose one of {', '.join(DECODERS)}, or give a decoder such as Loss()"
     )

@@ -124,7 +124,7 @@ class Decoder(BaseEstimator):
         ndarray of shape (n, K)
             The largest in a row gives its label.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} is a Decoder and must define scores(outputs)")
 
 
 class ProbabilisticDecoder(Decoder):
@@ -168,7 +168,9 @@ class ProbabilisticDecoder(Decoder):
         -------
         ndarray of shape (n, K)
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} is a ProbabilisticDecoder and must define log_proba(outputs)"
+        )
 
     def scores(self, outputs: Outputs) -> Array:
         """Return the log-probabilities.
@@ -217,13 +219,41 @@ class ProbabilisticDecoder(Decoder):
                 sample_weight=None if sample_weight is None else sample_weight[kept],
             )
             assert isinstance(fitted, ProbabilisticDecoder)
-            log_p[fold] = fitted.log_proba(held.rows(fold))
+            left_out = held.rows(fold)
+            log_p[fold] = one_per_class(fitted, fitted.log_proba(left_out), left_out)
         return log_p
 
     def _prior_log_proba(self, codebook: Codebook, class_index: Array, sample_weight: Array | None) -> Array:
         """Return the logarithms of the smoothed class frequencies, repeated for every row, shape (n, K)."""
         counts = np.bincount(class_index, sample_weight, minlength=codebook.n_classes) + 0.5
         return np.tile(np.log(counts / counts.sum()), (class_index.size, 1))
+
+
+def one_per_class(decoder: Decoder, values: Array, outputs: Outputs) -> Array:
+    """Return what a decoder made of outputs if that is a number for every row and class, else raise ValueError.
+
+    Parameters
+    ----------
+    decoder : Decoder
+        Fitted; it may be one that was written elsewhere.
+    values : array
+        Its scores or log-probabilities.
+    outputs : Outputs
+        The outputs of the machines for n rows.
+
+    Returns
+    -------
+    array of shape (n, K)
+        The values, unchanged.
+    """
+    wanted = (outputs.margins.shape[0], decoder.codebook_.n_classes)
+    found = getattr(values, "shape", None)
+    if found != wanted:
+        raise ValueError(
+            f"{type(decoder).__name__} returned {'no array' if found is None else f'an array of shape {tuple(found)}'} "
+            f"for {wanted[0]} rows and {wanted[1]} classes; it must return a number for each of them: shape {wanted}"
+        )
+    return values
 
 
 def significant(gains: Array, weights: Array, standard_errors: float) -> bool:

@@ -23,6 +23,7 @@ from polymargin._threads import blas_threads_for, threads
 from polymargin.cluster import is_dask
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
+from polymargin.decoders._base import one_per_class
 from polymargin.estimators._arrays import device_name, same_kind_of_array, to_numpy
 from polymargin.estimators._base import KernelClassifier
 from polymargin.estimators._dask import fit_on_cluster, lazy_on_dask
@@ -240,7 +241,8 @@ class DichotomyClassifier(KernelClassifier):
             raise NotFittedError(
                 f"predict_proba is not available when fitted with {self._without_probabilities}: call fit again"
             )
-        return self.decoder_.log_proba(self._new_outputs(X))
+        outputs = self._new_outputs(X)
+        return one_per_class(self.decoder_, self.decoder_.log_proba(outputs), outputs)
 
     @available_if(_gives_probabilities)
     @same_kind_of_array
@@ -295,7 +297,7 @@ class DichotomyClassifier(KernelClassifier):
 
     def _label_scores(self, outputs: Outputs) -> Array:
         """Return scores of which the largest gives the label, shape (n, K)."""
-        scores = self.decoder_.scores(outputs)
+        scores = one_per_class(self.decoder_, self.decoder_.scores(outputs), outputs)
         # exp() may make scores equal: labels must agree with the probabilities, ties included.
         return np.exp(scores) if self.decoder_.probabilistic else scores
 
@@ -305,7 +307,7 @@ class DichotomyClassifier(KernelClassifier):
         if self.codebook_.matrix.shape == (2, 1) and fixed:
             # The margin of the only machine ranks rows, which its vote does not.
             return outputs.margins[:, 0] * self.codebook_.matrix[1, 0]
-        scores = self.decoder_.scores(outputs)
+        scores = one_per_class(self.decoder_, self.decoder_.scores(outputs), outputs)
         return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
 
     def _new_outputs(self, X: ArrayLike) -> Outputs:
