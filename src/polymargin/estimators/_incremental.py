@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from polymargin.decoders import ProbabilisticDecoder, resolve_decoder
 from polymargin.estimators._scaled import DecoderJudge
+from polymargin.estimators._validation import settings_of
 from polymargin.machines._workspace import SharedWork
 from polymargin.rows import TrainingRows
 from polymargin.scale.bank import ScaledBank
@@ -349,7 +350,7 @@ class GrowingMixin:
         together = np.concatenate([self._priorities, priorities])
         kept = np.sort(np.argsort(together, kind="stable")[: self._scaling.decoder_rows])
         data = joined_rows(bank.data, rows, kept, self.random_state)
-        settings = DEFAULT if self.search is None else self.search
+        settings = settings_of("search", self.search, DEFAULT)
         C = None if self.C is None else self.C * self._weight_unit
         arguments = C, judge, settings.significance
         self.__dict__.pop("decoder_", None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from polymargin.estimators._choice import Plan
 from polymargin.estimators._flow import DichotomyClassifier
-from polymargin.estimators._validation import check_positive
+from polymargin.estimators._validation import check_positive, settings_of
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel
 from polymargin.machines import TrainingRows
 from polymargin.machines._parameters import criterion_of
@@ -74,7 +74,7 @@ class ParametersMixin(DichotomyClassifier):
             raise ValueError(
                 'selection=None leaves nothing to choose C and gamma: give both, or use selection="loo"'
             )
-        settings = DEFAULT if self.search is None else self.search
+        settings = settings_of("search", self.search, DEFAULT)
         if self.selection == "loo-exact":
             settings = replace(settings, operations=np.inf, converged=1e-6)
         return Plan(

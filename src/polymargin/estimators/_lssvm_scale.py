@@ -19,7 +19,7 @@ from polymargin.estimators._choice import Choice, Plan
 from polymargin.estimators._device import free_memory
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._scaled import fit_many_rows
-from polymargin.estimators._validation import check_landmarks
+from polymargin.estimators._validation import check_landmarks, settings_of
 from polymargin.machines import TrainingRows
 from polymargin.machines._workspace import SharedWork
 from polymargin.scale.plan import ScalePlan, plan_scale
@@ -106,7 +106,7 @@ class ScaleMixin(DichotomyClassifier):
 
     @property
     def _scaling(self) -> ScaleSettings:
-        return DEFAULT if self.scaling is None else self.scaling
+        return settings_of("scaling", self.scaling, DEFAULT)
 
     @property
     def _landmark_number(self) -> int | None:

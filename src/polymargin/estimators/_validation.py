@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from polymargin.kernels._base import weighted_moments
 from polymargin.rows import content_rank
 
 Array = NDArray[Any]
+Settings = TypeVar("Settings")
 
 
 @dataclass(frozen=True)
@@ -372,6 +373,30 @@ def resolve_priors(priors: Any, class_weights: Array, classes: Array) -> Array |
         raise ValueError(f"priors must hold one probability for each of the {n_classes} classes")
     if not (given > 0).all() or not np.isclose(given.sum(), 1.0):
         raise ValueError(f"priors must be positive and sum to one; these sum to {given.sum():g}")
+    return given
+
+
+def settings_of(name: str, given: Any, default: Settings) -> Settings:
+    """Return settings, the default ones for None; raise ValueError if they are not of this class.
+
+    Parameters
+    ----------
+    name : str
+        The parameter that holds them.
+    given : object
+        Its value.
+    default : settings
+        Those for None.
+
+    Returns
+    -------
+    settings
+    """
+    if given is None:
+        return default
+    kind = type(default)
+    if not isinstance(given, kind):
+        raise ValueError(f"{name} must be a {kind.__name__}(...) or None, not a {type(given).__name__}")
     return given
 
 
