@@ -205,8 +205,24 @@ def test_columns_that_are_left_out(frame):
             prepare(frame, **wrong)
     with pytest.raises(TypeError, match="collections of names"):
         prepare(frame, drop="int")
+    with pytest.raises(TypeError, match="target takes names of columns of the frame, not a Series"):
+        prepare(frame, frame["label"])
+    with pytest.raises(ValueError, match="has no column 'label'; it has no columns at all"):
+        prepare(pd.DataFrame(), "label")
     with pytest.raises(ValueError, match="no column to learn from: 'same': it is constant"):
         prepare(frame[["same"]])
+
+
+def test_columns_that_are_called_by_whole_numbers():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(N, 3)))
+    assert prepare(frame, 0, drop=[2]).columns == {"1": "number"}
+
+
+def test_a_word_that_keeps_a_column_from_being_numbers_is_named():
+    sizes = pd.Series([f"{i % 40},5" for i in range(N)])
+    sizes[7] = "k.A."
+    with pytest.warns(UserWarning, match="make what is no number missing: 'k.A.' in 'size'"):
+        prepare(pd.DataFrame({"size": sizes, "age": np.arange(N) % 7}), max_categories=20)
 
 
 def test_values_and_means_are_those_of_the_training_rows(frame):

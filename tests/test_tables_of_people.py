@@ -133,6 +133,18 @@ def test_a_late_text_among_numbers_and_dates_makes_texts_of_all(tmp_path, monkey
     assert late.frame["d"].tolist()[-1] == "soon"
 
 
+@pytest.mark.parametrize("mark", [",", "."])
+def test_the_text_that_is_to_be_corrected_is_no_number(tmp_path, mark):
+    """With either decimal mark, not the first number that is written with the other."""
+    cells = [f"{i % 50}{mark}5" for i in range(ROWS)]
+    cells[40] = "k.A."
+    path = written(tmp_path, {"size": cells, "age": ["1", "2", "3"]}, delimiter=";")
+    notes = read(path, max_categories=20).notes
+    assert any(
+        "correct 'k.A.' in row 42 or count it as missing (--missing 'k.A.')" in note for note in notes
+    ), notes
+
+
 def test_words_for_missing_numbers_can_be_added(tmp_path):
     path = written(tmp_path, {"x": [*map(str, range(0, 90, 3)), "too few"], "z": ["1", "2"]})
     found = read(path, max_categories=20)

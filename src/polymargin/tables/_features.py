@@ -154,6 +154,11 @@ def reason_against_texts(n_values: int, n_known: int, n_rows: int, most: int) ->
     return f"it has more than {most} different texts" if n_values > most else None
 
 
+def too_many_texts(reason: str) -> bool:
+    """Return whether a column is left out for its many different texts."""
+    return reason.startswith("it has more than")
+
+
 def notes_on_columns(
     columns: Columns, left_out: Mapping[str, str], first_row: int, without: Collection[str] = ()
 ) -> Iterator[str]:
@@ -181,7 +186,7 @@ def notes_on_columns(
 def _remedy(name: str, reason: str, columns: Columns, first_row: int) -> str:
     if columns.suspects.get(name) == reason:
         return f" (--use {name} learns from it all the same)"
-    if not reason.startswith("it has more than"):
+    if not too_many_texts(reason):
         return ""
     row, text = columns.first_texts.get(name, (0, ""))
     numbers = (

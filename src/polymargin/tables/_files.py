@@ -112,9 +112,8 @@ class Table(ABC):
         """
         missing = [name for name in columns if name not in self._places]
         if missing:
-            raise ValueError(
-                f"{self.path.name} has no column {_listed(missing)}; its columns are {_listed(self.columns)}"
-            )
+            known = f"its columns are {_listed(self.columns)}" if self.columns else "it has no columns at all"
+            raise ValueError(f"{self.path.name} has no column {_listed(missing)}; {known}")
         if len(self._places) < len(self.columns):
             counts = Counter(self.columns)
             for name in columns:

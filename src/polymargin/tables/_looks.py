@@ -59,7 +59,8 @@ class Columns:
     readings : dict of str to Reading
         How texts are read that hold numbers with a decimal comma, or dates.
     first_texts : dict of str to (int, str)
-        Of every column of texts, the row of its first text that is no number, and that text.
+        Of every column of texts, the row of its first text that is no number, and that text; with the decimal mark
+        that lets more texts before it be numbers.
     suspects : dict of str to str
         The columns of numbers that look like an identifier, and why.
     rising : tuple of str
@@ -130,8 +131,11 @@ class ColumnLook:
                 values = found if values is None else values
             except NotRead as not_read:
                 self.decimals.remove(decimal)
-                if self.first_text is None:
-                    self.first_text = start + not_read.place, not_read.text
+                row = start + not_read.place
+                if (
+                    self.first_text is None or row > self.first_text[0]
+                ):  # with the other mark, more can be read
+                    self.first_text = row, not_read.text
         if values is not None:
             self._empty = self._empty and bool(np.isnan(values).all())
             self.numbering.add(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from polymargin._preparation import column_preparation
 from polymargin._warnings import warn
 from polymargin.tables._cells import Kind, holds_texts
 from polymargin.tables._examples import Examples
-from polymargin.tables._features import reasons_against, reasons_against_kinds
+from polymargin.tables._features import reasons_against, reasons_against_kinds, too_many_texts
 from polymargin.tables._frames import FrameTable, typed_frame
 from polymargin.tables._looks import Columns, Reading, look_at
 from polymargin.tables._scan import new_looks
@@ -244,6 +245,10 @@ def prepare_frame(
     if isinstance(drop, str) or isinstance(use, str):
         raise TypeError("drop and use are collections of names, not a name")
     table = FrameTable(frame)
+    target = None if target is None else _column_name("target", target)
+    drop, use = (
+        [_column_name(what, name) for name in names] for what, names in (("drop", drop), ("use", use))
+    )
     named = [*([] if target is None else [target]), *drop, *use]
     table.check(named)
     names = [name for name in table.columns if name not in {*drop, target}]
@@ -265,9 +270,29 @@ def prepare_frame(
     if left_out:
         warn(
             f"columns are left out ({told}); name them in drop, or, if they only look like identifiers, in use"
+            f"{_first_texts(left_out, columns)}"
         )
     for name in kept:
         if name in columns.notes:
             warn(columns.notes[name])
     readings = {name: columns.readings[name] for name in kept if name in columns.readings}
     return TablePreparation(kept, readings, left_out=left_out)
+
+
+def _column_name(what: str, name: Any) -> str:
+    """Return the name of a column as a text; raise TypeError for what is no name, such as the column itself."""
+    if isinstance(name, str | Integral):
+        return str(name)
+    raise TypeError(f"{what} takes names of columns of the frame, not a {type(name).__name__}")
+
+
+def _first_texts(left_out: Mapping[str, str], columns: Columns) -> str:
+    """Return what keeps columns that are left out for their many texts from being numbers."""
+    found = [
+        f"{columns.first_texts[name][1]!r} in {name!r}"
+        for name, reason in left_out.items()
+        if too_many_texts(reason) and name in columns.first_texts
+    ]
+    if not found:
+        return ""
+    return f"; for a column that should hold numbers, make what is no number missing: {', '.join(found)}"
