@@ -268,6 +268,10 @@ def test_command_prints_the_table_and_writes_the_report(iris_file, tmp_path):
     assert "one-vs-all" in result.stdout
     assert "[b]<i>flowers: 150 rows, 4 features, 3 classes" in result.stdout
     assert "one-vs-all" in report.read_text()
+    # One split has no standard deviation.
+    assert "(0.0" not in result.stdout
+    assert "±" not in report.read_text().split("<main")[1].split("plotly")[0]
+    assert "on the test rows of 1 split: " in report.read_text()
     assert "[b]&lt;i&gt;flowers" in report.read_text()
 
 

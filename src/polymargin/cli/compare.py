@@ -400,7 +400,8 @@ def _tables(comparison: RepeatedComparison, ranking: list[Standing]) -> Iterator
     )
     first = classifiers(ranking)
     coded = [standing for standing in ranking if standing.method.is_coded]
-    caption = "mean (standard deviation) on test rows, best log-loss first"
+    spread = "mean (standard deviation)" if comparison.repeats > 1 else "scores"
+    caption = f"{spread} on test rows, best log-loss first"
     if first:
         yield _table(comparison, first, title, caption, coded=False)
         title = "Codings × decoders"
@@ -428,7 +429,7 @@ def _table(
         row = standing.as_json()
         table.add_row(
             *(row[name] for name in names),
-            *(_cell(row[score], factor, digits) for _, score, factor, digits in shown),
+            *(_cell(row[score], factor, digits, comparison.repeats) for _, score, factor, digits in shown),
             "–" if standing.calibration_error is None else f"{standing.calibration_error:.3f}",
             style="dim" if row["machine"] == "baseline" else None,
         )
@@ -441,7 +442,8 @@ def _kernels(comparison: RepeatedComparison) -> str:
     return f"{comparison.kernel} kernel" + (", auto with its own" if "auto" in comparison.machines else "")
 
 
-def _cell(value: dict[str, float] | None, factor: float, digits: int) -> str:
+def _cell(value: dict[str, float] | None, factor: float, digits: int, splits: int) -> str:
     if value is None:
         return "–"
-    return f"{factor * value['mean']:.{digits}f} ({factor * value['sd']:.{digits}f})"
+    mean = f"{factor * value['mean']:.{digits}f}"
+    return f"{mean} ({factor * value['sd']:.{digits}f})" if splits > 1 else mean

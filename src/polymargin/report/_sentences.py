@@ -112,10 +112,12 @@ def _tests(summary: Summary) -> str:
             "comes from models that were not fitted on it (see the notes above for how)."
         )
     scores = summary["scores"]
+    splits = summary["splits"]
+    several = " A row that was tested in several splits counts each time." if splits > 1 else ""
     return (
-        f"From here on the page shows one model, {summary['best']}, on the test rows of {summary['splits']} splits: "
-        f"{scores['predictions']} predictions of {scores['rows']} different rows. A row that was tested in several "
-        "splits counts each time."
+        f"From here on the page shows one model, {summary['best']}, on the test rows of "
+        f"{_count(splits, 'split', 'splits')}: {scores['predictions']} predictions of {scores['rows']} different rows."
+        f"{several}"
     )
 
 
