@@ -54,10 +54,13 @@ class Searched:
         The feature map, with its gamma.
     smaller : float
         The factor by which C is smaller than the C of least PRESS.
+    C : float or None
+        This C on the sample; None if it was not searched.
     """
 
     features: LandmarkMap | ExplicitMap
     smaller: float
+    C: float | None = None
 
 
 @dataclass(frozen=True)
@@ -80,29 +83,28 @@ class _Machines:
         """The ridge of least PRESS."""
         return choose_ridge(self.statistics, self.rows, self.phi)
 
-    def losses(self, smaller: float) -> tuple[Array, Array]:
-        """Return the losses of the rows with a smaller C than that of least PRESS, and their weights."""
-        C = 1.0 / (self.ridge * smaller)
+    def losses(self, C: float) -> tuple[Array, Array]:
+        """Return the losses of the rows, and their weights."""
         honest = fit_landmark_bank(
             self.statistics, self.features, self.codebook, C, self.rows, self.phi, measure_error=False
         )[2]
         return self.judge(self.codebook, self.rows, honest)
 
     def follow(self, start: float, step: float, significance: float) -> tuple[float, Array, Array]:
-        """Divide C while that lowers the log-loss, or else multiply it; return the factor, losses and weights.
+        """Divide C while that lowers the log-loss, or else multiply it; return C, losses and weights.
 
         The steps follow the mean to its least value, which must then be better than the start by more than chance: a
-        long way down may have steps that are not. (Of many rows PRESS hardly depends on C, and may begin far away.)
+        long way down may have steps that are not.
         """
         first, weights = self.losses(start)
         best, losses = start, first
-        for factor in (step, 1.0 / step):
+        for factor in (1.0 / step, step):
             for _ in range(_C_STEPS):
                 tried, _ = self.losses(best * factor)
                 if weights @ tried >= weights @ losses:
                     break
                 best, losses = best * factor, tried
-            if best != start or start <= 1.0:
+            if best != start or start * self.ridge >= 1.0:
                 break
         if best != start and not significant(first - losses, weights, significance):
             return start, first, weights
@@ -160,20 +162,20 @@ def search_feature_map(
     if n > _ROWS:
         rows = rows.take(rows.deal.sample(_ROWS / n))
 
-    def follow(features: LandmarkMap | ExplicitMap, start: float) -> tuple[float, Array, Array]:
+    def follow(features: LandmarkMap | ExplicitMap, smaller: float) -> tuple[Searched, Array, Array]:
         machines = _Machines(statistics_of(features, rows), features, searched, rows, judge)
-        return machines.follow(start, _C_STEP, significance)
+        C, losses, weights = machines.follow(1.0 / (machines.ridge * smaller), _C_STEP, significance)
+        return Searched(features, 1.0 / (machines.ridge * C), C), losses, weights
 
-    smaller, losses, weights = follow(features, 1.0)
+    found, losses, weights = follow(features, 1.0)
     for _ in range(0 if fixed_gamma or not rows.kernel.tunable else _GAMMA_STEPS):
         gamma /= _GAMMA_STEP
-        other = make(gamma)
-        tried, lower, _ = follow(other, smaller)
+        other, lower, _ = follow(make(gamma), found.smaller)
         # A smoother kernel is as safe: it need not be better by more than chance.
         if weights @ lower >= weights @ losses:
             break
-        features, smaller, losses = other, tried, lower
-    return Searched(features, smaller)
+        found, losses = other, lower
+    return found
 
 
 def fit_searched(
@@ -212,12 +214,13 @@ def fit_searched(
         The leave-one-out margins of the sample, and the same without the shift of the target mean.
     """
     phi = features_of(found.features, rows.X)
-    ridge = choose_ridge(statistics, rows, phi)
-    smaller = found.smaller
     searched = None if judge is None else _searched_codebook(codebook, judge)
-    if judge is not None and searched is not None:
+    if judge is None or searched is None or found.C is None:
+        C = 1.0 / (choose_ridge(statistics, rows, phi) * found.smaller)
+    else:
+        # From the C of the sample, not from that of least PRESS, which hardly depends on C where there are many rows
+        # for every feature, and may be far from where the log-loss is least.
         machines = _Machines(statistics, found.features, searched, rows, judge)
-        machines.__dict__.update(phi=phi, ridge=ridge)
-        smaller = machines.follow(smaller, _FINE_STEP, significance)[0]
-    C = 1.0 / (ridge * smaller)
+        machines.__dict__.update(phi=phi)
+        C = machines.follow(found.C, _FINE_STEP, significance)[0]
     return fit_landmark_bank(statistics, found.features, codebook, C, rows, phi, **options)
