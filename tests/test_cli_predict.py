@@ -301,6 +301,13 @@ def test_decisions(folder, frame, tmp_path):
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["decision"] for row in rows] == [name or "ask" for name in decided]  # Chow: 1 - p > 0.1
     assert [row["prediction"] for row in rows] == [CLASSES[p.argmax()] for p in proba]
+    costs.rename(columns={"ask": "früh fragen"}).to_csv(  # as an office writes it
+        tmp_path / "office.csv", sep=";", decimal=",", encoding="cp1252"
+    )
+    result = run(folder / "m.skops", folder / "t.csv", "--costs", tmp_path / "office.csv", "--json")
+    assert [json.loads(line)["decision"] for line in result.stdout.splitlines()] == [
+        name or "früh fragen" for name in decided
+    ]
 
 
 @pytest.mark.parametrize(
@@ -312,11 +319,13 @@ def test_decisions(folder, frame, tmp_path):
         (["--costs", "no.csv"], "no file no.csv"),
         (["--costs", "costs.csv", "--reject", 0.5], "further column"),
         (["--costs", "costs.csv"], "lines of costs must be the classes"),
+        (["--costs", "words.csv"], "'much' in the column 'a' of costs is no number"),
     ],
 )
 def test_decisions_that_cannot_be_made(folder, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "costs.csv").write_text("true,a,b\na,0,1\nb,1,0\n")
+    (tmp_path / "words.csv").write_text("true,a,b\na,0.5,1\nb,much,0\n")
     result = run(folder / "m.skops", folder / "t.csv", *options)
     assert result.exit_code == 1
     assert message in " ".join(result.stderr.split())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymargin.cli._console import note
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["DecisionColumns"]
 
@@ -93,12 +96,37 @@ class DecisionColumns:
         import pandas as pd
 
         from polymargin.decisions import CostMatrix
+        from polymargin.tables import Dialect, open_table
 
         if not path.is_file():
             raise ValueError(f"no file {path}")
-        table = pd.read_csv(path, index_col=0, dtype={0: str}, keep_default_na=False)
-        table.index = table.index.map(str)
-        return CostMatrix.of(table, self._texts)
+        file = open_table(path, Dialect(header=True))  # separator and characters as in any other table
+        first, *decided = file.columns
+        table = pd.concat([batch.cells.to_pandas() for batch in file.batches(file.columns, 10_000)])
+        costs = _numbers(table[decided]).set_axis(table[first].map(str))
+        return CostMatrix.of(costs, self._texts)
+
+
+def _numbers(costs: pd.DataFrame) -> pd.DataFrame:
+    """Return texts as numbers, with the decimal mark in which all can be read."""
+    import pandas as pd
+    import pyarrow as pa
+
+    from polymargin.tables._cells import NotRead, numbers
+
+    wrong = []
+    for decimal in (".", ","):
+        read: dict[str, Array] = {}
+        try:
+            for name in costs:
+                read[name] = numbers(pa.array(costs[name].map(str)), decimal)
+        except NotRead as error:
+            wrong.append(
+                (len(read), error.place, f"{error.text!r} in the column {name!r} of costs is no number")
+            )
+        else:
+            return pd.DataFrame(read)
+    raise ValueError(max(wrong)[-1])  # with the mark that lets more be read
 
 
 def joined(names: list[str]) -> str:
