@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from polymargin import plots as plots
     from polymargin import scale as scale
     from polymargin import selection as selection
-    from polymargin._prepare import prepare as prepare
     from polymargin.codebooks import Adaptive as Adaptive
     from polymargin.codebooks import Codebook as Codebook
     from polymargin.decoders import Argmax as Argmax
@@ -53,11 +52,11 @@ if TYPE_CHECKING:
     from polymargin.estimators import SVMClassifier as SVMClassifier
     from polymargin.persistence import load as load
     from polymargin.persistence import save as save
+    from polymargin.tables import prepare as prepare
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         {
-            "_prepare": ["prepare"],
             "codebooks": ["Adaptive", "Codebook"],
             "decoders": [
                 "Argmax",
@@ -82,6 +81,7 @@ else:
                 "SVMClassifier",
             ],
             "persistence": ["load", "save"],
+            "tables": ["prepare"],
         },
         submodules=[
             "codebooks",

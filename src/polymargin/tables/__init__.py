@@ -21,7 +21,6 @@ except ImportError as error:
         "install polymargin with its tables extra"
     ) from error
 
-from polymargin._prepare import prepare
 from polymargin.tables._cells import Kind
 from polymargin.tables._dialect import Dialect
 from polymargin.tables._examples import Examples, examples_of, read_examples, sampled
@@ -29,6 +28,7 @@ from polymargin.tables._features import choose_features
 from polymargin.tables._files import Batch, Table, open_table, table_files
 from polymargin.tables._labels import class_indices, label_texts, typed_labels
 from polymargin.tables._looks import Columns
+from polymargin.tables._prepare import prepare
 from polymargin.tables._reader import TableReader
 from polymargin.tables._scan import Scan, scan_table
 from polymargin.tables._stored import StoredTable

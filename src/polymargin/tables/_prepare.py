@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # importing pandas at run time would make the package slow to import, and it is an extra
-    from polymargin.tables import TablePreparation
+from polymargin.tables._table_preparation import TablePreparation, prepare_frame
 
 __all__ = ["prepare"]
 
@@ -79,6 +78,4 @@ def prepare(
     >>> model.fit(frame, frame["fruit"]).predict(frame[["picked", "weight", "colour"]]).tolist()
     ['apple', 'orange', 'apple', 'apple', 'orange', 'orange']
     """
-    from polymargin.tables import prepare_frame
-
     return prepare_frame(frame, target, drop, use, max_categories)
