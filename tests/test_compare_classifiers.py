@@ -106,7 +106,7 @@ def test_the_report_begins_with_the_classifiers(ranked):
     page = render_page(summary)
     assert page.index('id="classifiers"') < page.index('id="ranking"')
     first = page[page.index('id="classifiers"') :].partition("</section>")[0]
-    names = re.findall(r'<th scope="row" data-value="(.*?)">', first)
+    names = re.findall(r'<th scope="row"[^>]* data-value="(.*?)">', first)
     losses = [float(text) for text in re.findall(r'class="n bar" data-value="(.*?)"', first)]
     assert len(names) == 5
     assert losses == sorted(losses)

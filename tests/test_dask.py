@@ -392,10 +392,17 @@ def test_an_interrupted_fit_leaves_no_estimator_and_no_work(cluster):
     estimator = model().fit(*on_dask())
     assert estimator.predict(NEW[:1]).size == 1
     known = set(cluster.scheduler.tasks)
-    thread, seen = when_some_are_done(cluster, "_fit_partition", lambda done: _thread.interrupt_main(), known)
-    with pytest.raises(KeyboardInterrupt):
-        estimator.fit(*on_dask())
-    thread.join()
+    # A shell that starts the tests in the background lets them ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread, seen = when_some_are_done(
+            cluster, "_fit_partition", lambda done: _thread.interrupt_main(), known
+        )
+        with pytest.raises(KeyboardInterrupt):
+            estimator.fit(*on_dask())
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert seen
     with pytest.raises(NotFittedError):
         estimator.predict(NEW)
