@@ -2,10 +2,10 @@
 Copies and nominal columns
 ==========================
 
-Equal rows come about in two ways. In a table of nominal columns, such as sex, cabin class and age group,
-equal rows are independent observations, and the right probabilities are the frequencies in their cell. In a
-table to which rows were copied, perhaps with a little noise, they are one observation each. The first are
-counted, the second are found and grouped, with a warning.
+There are two kinds of equal rows. In a table of nominal columns, such as sex, cabin class and age group,
+equal rows are independent observations, and the right probabilities are the class frequencies in their cell.
+In a table with duplicated rows, perhaps with a little noise added, a row and its duplicates are one
+observation. The former are counted as independent; the latter are detected and grouped, with a warning.
 """
 
 import warnings
@@ -18,8 +18,8 @@ from polymargin import LSSVMClassifier
 from polymargin.datasets import make_waveform
 
 # %%
-# *Nominal columns.* Three columns of zeros and ones make eight cells; the model's probability in a cell is
-# nearly the frequency that was observed there.
+# *Nominal columns.* Three binary columns have eight cells; the predicted probability in a cell is close to
+# the observed frequency.
 rng = np.random.default_rng(0)
 cells = rng.integers(0, 2, size=(600, 3))
 truth = 1 / (1 + np.exp(-(cells @ [2.0, -1.0, 0.5] - 0.5)))
@@ -37,8 +37,8 @@ plt.show()
 print(f"largest difference: {np.abs(frequency - said).max():.3f}")
 
 # %%
-# *Copies.* Every row of waveform stands in the table three times, with a little noise. The fit says so,
-# groups the copies, and states a log-loss that holds on new rows.
+# *Duplicates.* Every row of waveform is in the table three times, with a little noise. The fit warns of this,
+# groups the duplicates, and reports a log-loss that is valid for new rows.
 X, y = make_waveform(150, random_state=0)
 X_test, y_test = make_waveform(3000, random_state=1)
 X_copied = np.vstack([X, X + 1e-4 * rng.normal(size=X.shape), X + 1e-4 * rng.normal(size=X.shape)])

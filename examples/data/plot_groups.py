@@ -2,12 +2,12 @@
 Rows that belong together
 =========================
 
-Four visits of one patient are not four patients. A model that has seen three of them recognises the fourth,
-so that leaving out one *row* says nothing about new patients. ``fit(X, y, groups=patient)`` leaves all rows
-of a patient out together.
+Four visits of one patient are not four patients. A model trained on three of them recognises the fourth, so
+that leaving out one *row* leaks the label and says nothing about new patients. ``fit(X, y, groups=patient)``
+leaves all rows of a patient out together.
 
-The diagnosis below depends on one column. All columns differ between patients and hardly between visits, so a
-visit gives away who the patient is.
+The diagnosis below depends on one column. All columns differ between patients, but hardly between visits of
+the same patient, so that the features of a visit identify the patient.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ rng = np.random.default_rng(0)
 
 
 def visits(n_patients):
-    """Return four visits of every patient: rows, diagnoses and the number of the patient."""
+    """Return four visits per patient: rows, diagnoses and patient numbers."""
     patient = np.repeat(np.arange(n_patients), 4)
     person = rng.normal(size=(n_patients, 8))
     diagnosis = person[:, 0] + rng.logistic(scale=0.4, size=n_patients) > 0
@@ -32,8 +32,8 @@ X, y, patient = visits(60)
 X_new, y_new, _ = visits(2000)
 
 # %%
-# Without ``groups`` the fit takes rows for independent. Visits differ too much to be found as copies, so only
-# you can say that they belong together.
+# Without ``groups``, ``fit`` treats rows as independent. Visits differ too much to be detected as duplicates,
+# so you have to pass the groups.
 found = {}
 for name, groups in {"every row by itself": np.arange(y.size), "a patient's rows together": patient}.items():
     model = LSSVMClassifier(kernel="rbf").fit(X, y, groups=groups)

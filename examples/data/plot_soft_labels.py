@@ -2,9 +2,9 @@
 Soft labels: annotators who disagree
 ====================================
 
-Five annotators look at every training row and vote. The votes, divided by five, are class probabilities, and
-``fit`` takes them in the place of labels. The majority label loses what is known about doubtful rows. The
-generator knows the true probabilities, so both models can be compared with them.
+Five annotators label every training row. The votes, divided by five, are class probabilities, and ``fit``
+accepts them instead of labels. The majority label discards the information about uncertain rows. The true
+probabilities are known, because the data are generated, so that both models can be compared with them.
 """
 
 import matplotlib.pyplot as plt
@@ -29,7 +29,7 @@ from_votes = LSSVMClassifier(classes=names).fit(X_train, votes / 5)
 from_majority = LSSVMClassifier().fit(X_train, names[majority])
 
 # %%
-# The Kullback–Leibler divergence from the truth is the log-loss that a model loses to it.
+# The Kullback–Leibler divergence from the true probabilities is the excess log-loss of a model.
 truth = r4.posterior(X_test)
 for name, model in {"votes": from_votes, "majority": from_majority}.items():
     far = divergence_from_truth(truth, model.predict_log_proba(X_test))

@@ -2,9 +2,9 @@
 A table with numbers, words and gaps
 ====================================
 
-A file has numbers, a column of words and gaps, as files do. A pipeline of scikit-learn makes features of it,
-and :class:`~polymargin.AutoKernelClassifier` has nothing to tune: it knows how good it is before it sees a
-test row, because its stated log-loss is that of rows that were held out.
+The file has numeric columns, a text column and missing values. A scikit-learn pipeline turns it into
+features. :class:`~polymargin.AutoKernelClassifier` has nothing to tune, and reports an estimate of its
+log-loss without a test set, computed on held-out rows.
 """
 
 import tempfile
@@ -48,7 +48,7 @@ X, y = table.drop(columns="variety"), table["variety"]
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0, stratify=y)
 
 # %%
-# Kernels compare distances: numbers are scaled, gaps filled, words become columns of zeros and ones.
+# Kernels compare distances: numbers are standardised, missing values imputed, and text is one-hot encoded.
 numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
 columns = make_column_transformer(
     (numbers, make_column_selector(dtype_include="number")),
@@ -60,7 +60,7 @@ columns = make_column_transformer(
 model = make_pipeline(columns, AutoKernelClassifier(metric=None)).fit(X_train, y_train)
 
 # %%
-# The log-loss that the fit expects, from rows that were held out, and the one found on new rows:
+# The log-loss estimated by the fit on held-out rows, and the log-loss on the test rows:
 proba = model.predict_proba(X_test)
 error = calibration_interval(np.searchsorted(model.classes_, y_test), proba, n_bins=10, n_resamples=200)
 expected, found = model[-1].loo_log_loss_, log_loss(y_test, proba)
@@ -75,7 +75,7 @@ shown = pd.DataFrame(proba, columns=model.classes_, index=X_test.index).head(3).
 print(shown.assign(variety=y_test).to_string())
 
 # %%
-# Every class has its own reliability diagram.
+# One reliability diagram per class.
 figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), sharey=True)
 for ax, variety in zip(axes, model.classes_, strict=True):
     ReliabilityDisplay.from_predictions(

@@ -2,9 +2,9 @@
 Codebooks drawn
 ===============
 
-Kernel machines tell two classes apart. A *codebook* says how a problem of K classes is divided into such
-*dichotomies*: a matrix with a row for every class and a column for every machine. In a column, the classes
-with +1 are set against those with −1; rows of the classes with 0 are not used.
+Kernel machines are binary classifiers. A *codebook* defines how a problem with K classes is divided into
+two-class problems, the *dichotomies*. It is a matrix with one row per class and one column per machine. In
+each column, the classes with +1 are trained against those with −1; rows of the classes with 0 are not used.
 """
 
 import matplotlib.pyplot as plt
@@ -27,12 +27,11 @@ for ax, (name, codebook) in zip(axes.flat, codebooks.items(), strict=True):
 plt.show()
 
 # %%
-# One-vs-one, the default, has the most columns, each with few rows; one-vs-all has one column for every
-# class; the minimal code has the fewest columns that can tell the classes apart; ``"ecoc"`` has columns
-# chosen so that codewords differ in many places, which lets a decoder correct errors of single machines.
-#
-# ``"adaptive"`` grows its columns on the training rows, so that each separates classes that are easy to
-# separate. On the digits it finds which of them look alike:
+# One-vs-one, the default, has one column per pair of classes, each with few rows. One-vs-all has one column
+# per class. The minimal code has the fewest columns that can separate all classes. ``"ecoc"``
+# (error-correcting output codes) has columns chosen so that codewords differ in many places, which lets a
+# decoder correct errors of single machines. ``"adaptive"`` grows its columns on the training rows, so that
+# each separates classes that are easy to separate. On the digits, it groups those that look alike:
 X, y = load_digits(return_X_y=True)
 model = LSSVMClassifier(coding=Adaptive(), kernel="rbf", gamma=0.0005, C=10.0, decoding="softmax")
 model.fit(X[:400], y[:400])

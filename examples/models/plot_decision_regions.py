@@ -2,9 +2,9 @@
 Decision regions of codings and decoders
 ========================================
 
-The same kernel with other codings and decoders, on two measurements of three wines. Colours are mixed by the
-class probabilities: a sharp edge means certainty, a blend means doubt. Where a decoder gives labels only,
-colours are plain.
+The same kernel with different codings and decoders, on two features of the wine dataset, which has three
+classes. Colours are blended according to the class probabilities: pure colours show certainty, blended
+colours uncertainty. Decoders without probabilities have pure colours everywhere.
 """
 
 import matplotlib.pyplot as plt

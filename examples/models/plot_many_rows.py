@@ -2,10 +2,10 @@
 Many rows: exact machines, leaves and landmarks
 ===============================================
 
-Exact machines of n rows take memory in n² and time in n³. Beyond some 12 000 rows,
-:class:`~polymargin.LSSVMClassifier` divides the work: *leaves* are exact machines of overlapping regions,
-*landmarks* are machines in a feature space of a few hundred rows. Here both are asked for with few rows, so
-that all three can be compared.
+Exact machines on n rows take O(n²) memory and O(n³) time. Beyond some 12 000 rows,
+:class:`~polymargin.LSSVMClassifier` divides the work: *leaves* are exact machines on overlapping regions,
+*landmarks* are machines on the Nyström features of a few hundred rows. Here both are requested on a small
+dataset, so that they can be compared with exact machines.
 """
 
 import matplotlib.pyplot as plt
@@ -45,8 +45,8 @@ for name, model in models.items():
 print(models["leaves of 700 rows"].plan_)
 
 # %%
-# The true posterior of these data is known; bars show by how much the log-loss of each model is above that of
-# the truth.
+# The true posterior of these data is known. The bars show the excess log-loss of each model over the true
+# posterior.
 figure, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 ax.barh(list(excess), list(excess.values()), color="#2b6cb0")
 ax.invert_yaxis()

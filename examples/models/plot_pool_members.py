@@ -2,11 +2,11 @@
 A pool with boosted trees
 =========================
 
-:class:`~polymargin.AutoKernelClassifier` pools the log-probabilities of its members, with weights learned on
-rows that were held out. Any classifier with ``predict_proba`` may be a member: it enters by its out-of-fold
-probabilities. Where it adds nothing, its weight is near zero.
+:class:`~polymargin.AutoKernelClassifier` is a log-linear pool of its members, with weights learned on
+held-out rows. Any classifier with ``predict_proba`` can be a member; its weight is learned on out-of-fold
+probabilities. A member that adds nothing gets a weight near zero.
 
-The classes below depend on a chequered pattern of two columns, which suits trees, and on a smooth curve in
+The classes below depend on a chequerboard pattern in two columns, which suits trees, and on a smooth curve in
 two others, which suits kernels.
 """
 

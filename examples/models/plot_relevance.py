@@ -2,9 +2,9 @@
 A learned metric: which columns matter
 ======================================
 
-``metric="learned"`` scales every column by how steep the machines are along it, so that columns that do not
-matter fade. It is kept only if it predicts better on rows that it has not seen. ``feature_relevance`` tells
-how much the fitted model depends on every column: a *sensitivity* of the model, not a cause in the world.
+``metric="learned"`` scales every column by how steep the machines are along it, so that irrelevant columns
+fade out. The learned metric is kept only if it predicts better on held-out rows. ``feature_relevance``
+measures how much the fitted model depends on every column: a *sensitivity* of the model, not a causal effect.
 """
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,7 @@ for name, model in {"plain": plain, "learned metric": learned}.items():
     print(f"{name:15s} log-loss {log_loss(y_test, model.predict_proba(X_test)):.3f}")
 
 # %%
-# The bars are shares of all columns, with the standard deviation over folds.
+# The bars are shares of the total relevance, with the standard deviation over folds.
 RelevanceDisplay.from_estimator(learned, n_columns=20)
 plt.show()
 

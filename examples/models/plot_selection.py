@@ -2,10 +2,10 @@
 What the search saw
 ===================
 
-With ``C=None`` and ``gamma=None``, the defaults, ``fit`` chooses both by the squared leave-one-out errors of
-all machines (PRESS). A lattice of gamma comes first, then steps down the gradient. ``SelectionDisplay``
-computes the criterion on a grid around the choice; a star marks what was chosen, a ring what the criterion
-alone would favour.
+With ``C=None`` and ``gamma=None``, the defaults, ``fit`` selects both by the squared leave-one-out errors of
+all machines (PRESS): first on a grid of gamma values, then by gradient descent. ``SelectionDisplay`` computes
+the criterion on a grid around the selected point. A star marks the selected point, a ring the minimum of the
+criterion.
 """
 
 import matplotlib.pyplot as plt
@@ -22,16 +22,15 @@ SelectionDisplay.from_estimator(model, n_C=21, n_gamma=15)
 plt.show()
 
 # %%
-# The evidence of Bayesian inference is another criterion. Between the two, the valley is the same and its
-# bottom a little elsewhere.
+# The Bayesian evidence is another criterion. Both criteria have the same valley, with the minimum at a
+# slightly different point.
 evidence = LSSVMClassifier(kernel="rbf", selection="evidence").fit(X, y)
 SelectionDisplay.from_estimator(evidence, n_C=21, n_gamma=15)
 plt.show()
 
 # %%
-# ``search_results_`` is the table of what was tried: kernels, C, gamma, and the log-loss on rows that were
-# held out. A C that is smaller than the one of least PRESS is taken only if its log-loss is lower by two
-# standard errors.
+# ``search_results_`` is the table of candidates: kernels, C, gamma, and the held-out log-loss. A C smaller
+# than the one of least PRESS is chosen only if its log-loss is lower by two standard errors.
 tried = LSSVMClassifier().fit(X, y).search_results_
 print(f"{'kernel':16s} {'C smaller by':>12s} {'log-loss':>8s}")
 for kernel, smaller, loss, chosen in zip(

@@ -2,11 +2,11 @@
 Your own codebook
 =================
 
-What you know of the classes can decide which machines are trained. A codebook is a matrix with a row for
-every class and a column for every machine: +1 against −1, and 0 for rows that the machine does not see. Here
-the classes are digits that come in pairs which look alike, so one machine tells the pairs apart roughly and
-others look closely. Any matrix works with any decoder that can read it, and its probabilities are calibrated
-like all others.
+Prior knowledge about the classes can determine which two-class machines are trained. A codebook is a matrix
+with one row per class and one column per machine: classes with +1 against classes with −1; rows of classes
+with 0 are not used by the machine. Here the classes are four digits, in two pairs that look alike: one
+machine separates the two pairs, and others separate the digits of each pair. A custom codebook works with any
+decoder that supports it, and the probabilities are calibrated like all others.
 """
 
 import matplotlib.pyplot as plt
@@ -39,7 +39,7 @@ CodebookDisplay.from_codebook(codebook, classes=[1, 3, 8, 9])
 plt.show()
 
 # %%
-# The codebook takes the place of the name of a coding.
+# Pass the codebook instead of the name of a coding.
 
 for name, coding in {"own": codebook, "one-vs-all": "one-vs-all", "one-vs-one": "one-vs-one"}.items():
     model = make_pipeline(StandardScaler(), LSSVMClassifier(kernel="rbf", coding=coding)).fit(
@@ -50,13 +50,13 @@ for name, coding in {"own": codebook, "one-vs-all": "one-vs-all", "one-vs-one": 
     print(f"{name:10s} {machines} machines  log-loss {loss:.2f}  accuracy {accuracy:.1%}")
 
 # %%
-# Each pair's own machine sees the rows of that pair only.
+# The machine for a pair is trained only on the rows of that pair.
 print(
     "rows per machine:", (codebook.targets(np.searchsorted([1, 3, 8, 9], y_train)) != 0).sum(axis=0).tolist()
 )
 
 # %%
-# A matrix that cannot work is refused, with the reason.
+# An invalid matrix raises an error that names the problem.
 try:
     Codebook([[+1], [+1], [-1], [-1]])
 except ValueError as error:

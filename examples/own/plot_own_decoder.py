@@ -2,10 +2,11 @@
 Your own decoder
 ================
 
-A decoder turns the outputs of the machines into probabilities; it is a small scikit-learn object. This one
-adds up, for every class, the outputs of the machines that speak for it, and learns one number: how much they
-mean. Because ``learns`` is set, ``fit`` is given leave-one-out outputs, those of rows that the machines have
-not seen, so the number is honest. Pass the object as ``decoding=``; nothing needs to be registered.
+A decoder turns the outputs of the machines into probabilities; it follows the conventions of scikit-learn
+estimators. This one sums, for every class, the outputs of the machines, each with its sign in the codeword of
+the class, and learns one parameter, the inverse temperature beta. Because ``learns`` is set, it is fitted on
+leave-one-out outputs, so that beta is learned out-of-sample. Pass the object as ``decoding=``; nothing needs
+to be registered.
 """
 
 import matplotlib.pyplot as plt
@@ -29,7 +30,7 @@ class Temperature(ProbabilisticDecoder):
     learns = True
 
     def fit(self, codebook, outputs, class_index, *, priors=None, sample_weight=None):
-        """Choose the beta of least log-loss on the training rows."""
+        """Choose the beta with the lowest log-loss on the training rows."""
         super().fit(codebook, outputs, class_index)
         own = np.arange(class_index.size), class_index
 
@@ -50,7 +51,7 @@ class Temperature(ProbabilisticDecoder):
 
 
 # %%
-# It is used like any other decoder.
+# Use it like any other decoder.
 X_train, X_test, y_train, y_test = train_test_split(
     *load_wine(return_X_y=True), test_size=0.5, random_state=0
 )

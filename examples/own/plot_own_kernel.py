@@ -2,9 +2,9 @@
 Your own kernel
 ===============
 
-A kernel is a function of two arrays of rows that returns the matrix of their similarities. Any function will
-do whose matrices are symmetric and have no negative eigenvalues. Here rows are times of the day, and a
-quarter to midnight is near a quarter past: a periodic kernel knows that, the usual ones do not.
+A kernel is a function of two arrays of rows that returns their kernel matrix. It must be symmetric and
+positive semidefinite. Here the feature is the time of day, so that 23:45 is close to 0:15. A periodic kernel
+takes this into account; the standard kernels do not.
 """
 
 import matplotlib.pyplot as plt
@@ -41,7 +41,7 @@ X, y = draw(150)
 X_test, y_test = draw(4000)
 
 # %%
-# C is chosen for a kernel of your own as for any other; its parameters are part of the function.
+# C is selected as for any other kernel; the parameters of the kernel are part of the function.
 models = {
     "periodic": LSSVMClassifier(kernel=periodic).fit(X, y),
     "rbf": LSSVMClassifier(kernel="rbf").fit(X, y),
@@ -55,7 +55,7 @@ for name, model in models.items():
     )
 
 # %%
-# Only the periodic kernel gives midnight one probability from both sides.
+# Only the periodic kernel predicts the same probability at 0 h and at 24 h.
 hours = np.linspace(0, 24, 241)
 figure, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
 ax.plot(hours, truth(hours)[:, 0], color="grey", linewidth=3, alpha=0.5, label="truth")

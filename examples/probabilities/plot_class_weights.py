@@ -2,15 +2,16 @@
 Class weights and priors
 ========================
 
-Two parameters know about class frequencies, and they answer different questions.
+Two parameters are about class frequencies. They answer different questions.
 
-- ``class_weight`` says that errors on a class cost more *in training*. The probabilities are then those of data in
-  which the class is so much more frequent.
-- ``priors`` says which class frequencies to expect *in use*. The machines stay as they are, the probabilities are
+- ``class_weight`` makes errors on a class more expensive *in training*. The probabilities are then those for
+  data in which the class is more frequent by this factor.
+- ``priors`` are the class frequencies to expect *in use*. The machines do not change; the probabilities are
   re-weighted by Bayes' rule.
 
-One class in ten is rare here. With priors that state the truth, the probabilities agree with new data;
-``"balanced"`` weights buy recall of the rare class for probabilities that are too high.
+Here one row in ten belongs to the rare class. With the correct priors, the probabilities are calibrated on
+new data. ``"balanced"`` weights increase the recall of the rare class, at the price of probabilities that are
+too high.
 """
 
 import matplotlib.pyplot as plt
@@ -46,8 +47,8 @@ ax.legend()
 plt.show()
 
 # %%
-# The other way round: the training rows were balanced on purpose, as in a case-control study, and in use one
-# row in ten is of the rare class. ``priors`` puts that right.
+# The opposite case: the training rows were balanced on purpose, as in a case-control study, and in use one
+# row in ten is of the rare class. ``priors`` corrects for this.
 rare, common = np.flatnonzero(y_train == 1), np.flatnonzero(y_train == 0)
 balanced = np.r_[rare, common[: rare.size]]
 for priors in (None, {0: 0.9, 1: 0.1}):

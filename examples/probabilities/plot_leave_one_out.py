@@ -2,11 +2,11 @@
 Leave-one-out margins
 =====================
 
-A model knows the labels of the rows it was trained on, so its outputs for these rows look better than those
-for new rows. *Leave-one-out* outputs do not: that of a row comes from a machine trained without this row. A
-least-squares machine has all of them exactly, from the one factorisation of the fit, and
-:class:`~polymargin.LSSVMClassifier` keeps them as ``loo_margins_``. A *margin* is the output of a two-class
-machine, positive on the side of the class that it codes with +1.
+A model has seen the labels of its training rows, so that its outputs for these rows look better than those
+for new rows. *Leave-one-out* outputs do not have this bias: the output for a row comes from a machine trained
+without that row. For least-squares machines they follow exactly from the factorisation of the fit, and
+:class:`~polymargin.LSSVMClassifier` stores them as ``loo_margins_``. A *margin* is the output of a two-class
+machine, positive on the side of the class coded with +1.
 """
 
 import matplotlib.pyplot as plt
@@ -25,8 +25,8 @@ X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
 model = LSSVMClassifier(C=100.0, kernel="rbf", gamma=0.03).fit(X_train, y_train)
 
 # %%
-# With so large a ``C`` the machine nearly interpolates its labels: the outputs of the training rows lie close
-# to −1 and +1. The leave-one-out outputs have the spread of those on new rows.
+# With such a large ``C``, the machine nearly interpolates its labels: the in-sample outputs are close to −1
+# and +1. The leave-one-out outputs have the same spread as those of new rows.
 sign = np.where(y_train == model.classes_[1], 1.0, -1.0)
 if np.corrcoef(sign, model.margins(X_train)[:, 0])[0, 1] < 0:
     sign = -sign  # the codebook decides which class is +1
@@ -46,7 +46,6 @@ ax.legend()
 plt.show()
 
 # %%
-# The decoder learned its probabilities from the leave-one-out margins. So ``fit`` can state what to expect of
-# them:
+# The decoder was fitted on the leave-one-out margins. So ``fit`` can estimate the log-loss on new rows:
 expected, found = model.loo_log_loss_, log_loss(y_test, model.predict_proba(X_test))
 print(f"log-loss: {expected:.3f} stated by the fit, {found:.3f} on test rows")

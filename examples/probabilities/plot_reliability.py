@@ -2,13 +2,12 @@
 Reliability diagrams: can the probabilities be believed?
 ========================================================
 
-Of all rows to which a classifier gives its label with a probability of 80 %, about 80 % should get the right
-label. A *reliability diagram* shows this for every level of confidence: points on the diagonal are honest
-statements, points below it overconfidence.
+Of all rows whose label a classifier predicts with a probability of 80 %, about 80 % should be predicted
+correctly. A *reliability diagram* (calibration curve) shows this for every level of confidence: points on the
+diagonal are calibrated, points below it overconfident.
 
-Here are an SVM whose probabilities come from a sigmoid that was fitted to the outputs of its own training
-rows, the same SVM calibrated in folds, and :class:`~polymargin.LSSVMClassifier`, on handwritten digits with
-few training rows.
+The example compares the softmax of the scores of an SVM, the same SVM calibrated by cross-validation, and
+:class:`~polymargin.LSSVMClassifier`, on handwritten digits with few training rows.
 """
 
 import matplotlib.pyplot as plt
@@ -33,8 +32,8 @@ scaler = StandardScaler().fit(X_train)
 X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
 
 # %%
-# Scores that are merely squeezed between 0 and 1 are no probabilities; calibration in folds is much better.
-# The leave-one-out outputs of a least-squares SVM need no folds.
+# Scores that are merely mapped to values between 0 and 1 are not probabilities; calibration by
+# cross-validation is much better. A least-squares SVM has leave-one-out outputs, and needs no folds.
 svc = SVC(C=10, gamma=0.005).fit(X_train, y_train)
 calibrated = CalibratedClassifierCV(SVC(C=10, gamma=0.005), cv=3).fit(X_train, y_train)
 lssvm = LSSVMClassifier(coding="one-vs-all", kernel="rbf").fit(X_train, y_train)
@@ -50,7 +49,7 @@ for name, proba in probabilities.items():
 
 # %%
 # The bars are 95 % intervals of the observed frequency; ECE in the legend is the expected calibration error,
-# with its own interval. The histogram below tells how many rows have which confidence.
+# with its interval. The histogram below shows how many rows have which confidence.
 figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), sharey=True)
 for ax, (name, proba) in zip(axes, probabilities.items(), strict=True):
     ReliabilityDisplay.from_predictions(y_test, proba, name="", n_resamples=50, random_state=0, ax=ax)

@@ -2,10 +2,10 @@
 From SVC(probability=True), in two steps
 ========================================
 
-scikit-learn has deprecated ``SVC(probability=True)``. What stands in for it there is a grid search around the
-``SVC`` and a calibration around that, each with folds of its own. Here are the same machine with
-probabilities, and one that needs no search, on handwritten digits. ``SVMClassifier`` takes the parameters of
-an ``SVC`` as they are.
+scikit-learn has deprecated ``SVC(probability=True)``. Its replacement is an ``SVC`` inside a grid search
+inside a ``CalibratedClassifierCV``, each with its own folds. This example shows two alternatives on
+handwritten digits: the same machine with probabilities, and one that needs no search. ``SVMClassifier``
+accepts the parameters of ``SVC`` unchanged.
 """
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=400, test_size=600, random_state=0)
 
 # %%
-# What you have: a search for C and gamma, and probabilities by calibration in folds.
+# Before: a grid search for C and gamma, and probabilities by cross-validated calibration.
 searched = GridSearchCV(SVC(), {"C": [1, 10, 100], "gamma": ["scale", 0.003]}, cv=3)
 before = make_pipeline(StandardScaler(), CalibratedClassifierCV(searched, cv=3)).fit(X_train, y_train)
 
@@ -36,7 +36,7 @@ with_probabilities = make_pipeline(StandardScaler(), SVMClassifier(C=10, probabi
 with_probabilities.fit(X_train, y_train)
 
 # %%
-# Step two: nothing to search. Kernel, C and gamma are chosen inside fit, by leave-one-out errors.
+# Step two: no search. Kernel, C and gamma are selected inside fit, by leave-one-out errors.
 after = make_pipeline(StandardScaler(), LSSVMClassifier()).fit(X_train, y_train)
 
 alike = (same.predict(X_test) == svc.predict(X_test)).mean()

@@ -2,8 +2,8 @@
 ONNX: a model without Python
 ============================
 
-A fitted pipeline becomes an ONNX graph, which runs in a browser, on a phone or in a server without Python.
-Needs the extra ``onnx``. The command line does the same: ``polymargin export``.
+A fitted pipeline is converted to an ONNX graph, which runs in a browser, on a phone or on a server without
+Python. This needs the extra ``onnx``. On the command line, use ``polymargin export``.
 """
 
 import matplotlib.pyplot as plt
@@ -22,13 +22,13 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_
 model = make_pipeline(StandardScaler(), LSSVMClassifier(kernel="rbf")).fit(X_train, y_train)
 
 # %%
-# One call, and the bytes can be written into a file. With ``float64=True`` numbers go in and come out in
-# double precision; the default takes float32, which most applications send.
+# One call converts the model; the bytes can be written to a file. With ``float64=True``, inputs and outputs
+# are in double precision; the default is float32, which most applications send.
 graph = polymargin.onnx.to_onnx(model, float64=True).SerializeToString()
 print(f"{len(graph) / 1024:.0f} KiB")
 
 # %%
-# ONNX Runtime gives the same labels, and the same probabilities up to rounding.
+# ONNX Runtime predicts the same labels, and the same probabilities up to rounding.
 session = onnxruntime.InferenceSession(graph)
 feed = {session.get_inputs()[0].name: X_test}
 labels, proba = session.run(None, feed)
