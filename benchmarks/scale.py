@@ -1,6 +1,7 @@
 """Tables of any size: seconds, memory and probabilities of ``polymargin fit``, beside what else takes so many rows.
 
     python benchmarks/scale.py stream [--rows 10000 100000 1000000] [--format csv] [--memory 2GB] [--model auto]
+    python benchmarks/scale.py divided [--datasets covtype_15k letter mnist] [--scales both exact] [--rows 12000]
 
 Waveform, whose true posterior is known, is written to a file, block by block, and fitted by the command, in a process
 of its own, whose time and peak memory are measured. Its excess is the mean divergence of the probabilities of 5000 new
@@ -170,6 +171,46 @@ def stream(arguments: argparse.Namespace) -> None:
             path.unlink()
 
 
+def fit_divided(name: str, scale: str, n_rows: int, n_test: int, n_jobs: int) -> dict[str, float | str]:
+    """Fit to so many rows of a dataset, in this process; return the quality on new rows, the seconds and the plan."""
+    from sklearn.metrics import accuracy_score, log_loss
+    from sklearn.model_selection import train_test_split
+    from sklearn.preprocessing import StandardScaler
+
+    from polymargin import LSSVMClassifier
+    from polymargin.datasets import load
+
+    data = load(name)
+    train, test = train_test_split(
+        np.arange(data.y.size), train_size=n_rows, test_size=n_test, stratify=data.y, random_state=0
+    )
+    scaler = StandardScaler().fit(data.X[train])
+    X, new = scaler.transform(data.X[train]), scaler.transform(data.X[test])
+    start = time.perf_counter()
+    model = LSSVMClassifier(scale=scale, n_jobs=n_jobs).fit(X, data.y[train])
+    seconds = time.perf_counter() - start
+    proba = model.predict_proba(new)
+    return {
+        "log-loss": log_loss(data.y[test], proba, labels=model.classes_),
+        "accuracy": accuracy_score(data.y[test], model.predict(new)),
+        "seconds": seconds,
+        "seconds to predict": time.perf_counter() - start - seconds,
+        "plan": str(model.plan_),
+    }
+
+
+def divided(arguments: argparse.Namespace) -> None:
+    """Measure divided and exact machines on the same rows, one fit after the other."""
+    for name in arguments.datasets:
+        for scale in arguments.scales:
+            sizes = [str(arguments.rows), str(arguments.test), str(arguments.jobs)]
+            _, peak, output = measured([sys.executable, __file__, "fit-divided", name, scale, *sizes])
+            facts = json.loads(output)
+            plan = facts.pop("plan")
+            line = ", ".join(f"{key} {value:.4g}" for key, value in facts.items())
+            print(f"{name}, {scale}: {line}, peak MB {peak:.0f}\n  {plan}", flush=True)
+
+
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
@@ -178,6 +219,17 @@ def main() -> None:
     alone = commands.add_parser("peer", help="one peer on one file, as the measuring process calls it")
     alone.add_argument("name", choices=PEERS)
     alone.add_argument("path", type=Path)
+    dividing = commands.add_parser("divided", help="rows divided into leaves and landmarks, and exact")
+    dividing.add_argument("--datasets", nargs="+", default=["covtype_15k", "letter", "mnist"])
+    dividing.add_argument("--scales", nargs="+", default=["both", "exact"])
+    dividing.add_argument("--rows", type=int, default=12_000, help="training rows")
+    dividing.add_argument("--test", type=int, default=3000, help="new rows")
+    dividing.add_argument("--jobs", type=int, default=2)
+    one = commands.add_parser("fit-divided", help="one fit of these, as the measuring process calls it")
+    for argument in ("name", "scale"):
+        one.add_argument(argument)
+    for argument in ("rows", "test", "jobs"):
+        one.add_argument(argument, type=int)
     streaming.add_argument("--rows", type=lambda text: int(float(text)), nargs="+", default=[10_000, 100_000])
     streaming.add_argument("--format", choices=("csv", "parquet"), default="csv")
     streaming.add_argument(
@@ -189,6 +241,11 @@ def main() -> None:
     arguments = parser.parse_args(sys.argv[1:] or ["stream"])
     if arguments.command == "peer":
         print(json.dumps(fit_peer(arguments.name, arguments.path)))
+    elif arguments.command == "fit-divided":
+        facts = fit_divided(arguments.name, arguments.scale, arguments.rows, arguments.test, arguments.jobs)
+        print(json.dumps(facts))
+    elif arguments.command == "divided":
+        divided(arguments)
     else:
         stream(arguments)
 

@@ -51,53 +51,55 @@ Array = NDArray[Any]
 class AutoKernelClassifier(
     GatherMixin, ProbabilisticMixin, DecisionsMixin, ChoicesMixin, ClassifierMixin, BaseEstimator
 ):
-    """Class probabilities without parameters to tune: several kernels and codings in a log-linear pool.
+    """Log-linear pool of classifiers with different kernels and codings, with no parameters to tune.
 
-    Every member is an `LSSVMClassifier` that tunes and calibrates itself, or any other classifier with probabilities.
-    The pool is the normalised π Π (p_m/π)^u_m, with the class frequencies π and the weights u ≥ 0 of least log-loss on
-    the members' out-of-sample probabilities. It costs as much as its members, and is better than the best of them more
-    often than not.
+    Each member is an `LSSVMClassifier`, which tunes and calibrates itself, or any other classifier with probabilities.
+    The pool is the normalised π Π (p_m/π)^u_m, with the class frequencies π and weights u ≥ 0 that minimise the
+    log-loss on the members' out-of-sample probabilities. It costs as much as its members together, and is better than
+    the best of them more often than not.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances.
 
     Parameters
     ----------
     members : list of classifiers and names, or None, default=None
-        The members, which are cloned. An `LSSVMClassifier` needs a decoding that is probabilistic and learned; its
-        probabilities of the training rows are its leave-one-out ones, and its ``class_weight``, ``priors``, ``classes``
-        and ``random_state`` are those of the pool. A name ("blend", "poly", "laplacian",
-        "exponential", "rbf", "linear") is ``LSSVMClassifier(kernel=name)``, "poly" being of degree 2 and about the mean
-        of the rows; "default" stands for the three that None means. Any other classifier with ``predict_proba``, also a
-        pipeline, is fitted without each of five folds for its probabilities of the training rows, then to all of them.
-        It is given the rows as an array, weights and groups where its ``fit`` takes them (weights are refused where
-        not), and, if it has none, the random state; its probabilities are kept away from zero by one row more, divided
-        as the class frequencies. None: one-vs-one machines with "blend" and "poly", and one-vs-all machines with
-        "laplacian" on the ranks of the columns.
+        The members, which are cloned. An `LSSVMClassifier` needs a probabilistic decoding that is learned; its
+        out-of-sample probabilities are the leave-one-out ones, and its ``class_weight``, ``priors``, ``classes`` and
+        ``random_state`` are set to those of the pool. A name ("blend", "poly", "laplacian", "exponential", "rbf",
+        "linear") stands for ``LSSVMClassifier(kernel=name)``, where "poly" has degree 2 and centred rows; "default"
+        stands for the three default members. Any other classifier with ``predict_proba``, or a pipeline, is fitted in
+        five-fold cross-validation for its out-of-sample probabilities, and then on all rows. It is given the rows as an
+        array, weights and groups if its ``fit`` accepts them (if it does not accept weights, passing weights is an
+        error), and the random state if it has none of its own. Its probabilities are smoothed away from zero, by one
+        additional row divided in proportion to the class frequencies. None: one-vs-one machines with "blend" and
+        "poly", and one-vs-all machines with "laplacian" on the ranks of the columns.
     metric : "learned" or None, default="learned"
-        Whether the default members with "blend" and "laplacian" learn how much every column matters, see
+        Whether the default members with "blend" and "laplacian" learn a metric, that is weights of the columns, see
         `LSSVMClassifier`. None is about three times as fast.
     scale : {"auto", "exact", "leaves", "landmarks", "both"}, default="auto"
-        How many rows are dealt with, see `LSSVMClassifier`: all members are exact, or none. Concerns the members that
-        do not say so themselves.
+        The method for many rows, see `LSSVMClassifier`: either all members are exact, or none. It applies to members
+        that do not set it themselves.
     n_landmarks : int or None, default=None
         The number of landmarks of these members; None to choose it.
     scaling : ScaleSettings or None, default=None
-        Their sizes of leaves and samples (`polymargin.scale.ScaleSettings`); None for the defaults.
+        The sizes of leaves and samples of these members (`polymargin.scale.ScaleSettings`); None for the defaults.
     device : {"cpu", "cuda", "cuda:<number>"} or None, default=None
-        Where exact machines of these members are trained and evaluated, see `LSSVMClassifier`.
+        The device on which exact machines of these members are trained and evaluated, see `LSSVMClassifier`.
     class_weight : dict, "balanced" or None, default=None
-        What the weights of the rows of every class are multiplied by; the probabilities are those of rows so weighted.
+        Factors that multiply the weights of the rows of each class; "balanced": inversely proportional to the class
+        frequencies. The probabilities are those for the class proportions of the weighted rows.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
-        The class frequencies to expect in use; a dict names the classes. None, the same as "empirical": as in training.
+        The class frequencies to expect in use; a dict maps class labels to frequencies. None, the same as "empirical":
+        as in training.
     classes : array-like of shape (K,) or None, default=None
-        The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
+        The class labels of the columns of y if `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        How many members are fitted at once, by joblib, whose backend is chosen with ``joblib.parallel_config``. The
-        result is the same. With many rows members are fitted one after the other, and BLAS has the threads.
+        The number of members fitted in parallel with joblib, whose backend is set with ``joblib.parallel_config``. The
+        result does not depend on it. With many rows, members are fitted one after the other, and BLAS uses the threads.
     verbose : int, default=0
         Whether ``fit`` shows its progress.
     random_state : int, RandomState instance or None, default=None
-        For the folds and samples of all members; None is the same as 0.
+        Seeds the folds and samples of all members; None is the same as 0.
 
     Attributes
     ----------
@@ -106,27 +108,28 @@ class AutoKernelClassifier(
     members_ : list of classifiers
         The fitted members.
     support_ : ndarray of int, shape (n_support,)
-        The training rows: those of positive weight; of exact copies in one group, the first.
+        Indices of the training rows that are used: those of positive weight; of exact duplicates in one group, only the
+        first.
     weights_ : ndarray of shape (M,)
-        The weights of the members. They need not sum to one: members with independent errors are more certain together
-        than each alone.
+        The weights of the members. They need not sum to one: if the errors of the members are independent, the pool is
+        more confident than each member alone.
     member_losses_ : ndarray of shape (M,)
-        The log-loss of every member on rows that were held out.
+        The held-out log-loss of every member.
     log_prior_ : ndarray of shape (K,)
-        The logarithms of the class frequencies, to which the pool falls back where members are uninformative.
+        The logarithms of the class frequencies, which the pool predicts where the members are uninformative.
     prior_shift_ : ndarray of shape (K,)
         log(priors / training priors), which is added to the log-probabilities; zero unless priors are given.
     loo_log_proba_ : ndarray of shape (n_support, K)
-        The pool's log-probabilities of the training rows `support_`, each held out by machines, decoders and the
-        weights of the members.
+        The pool's log-probabilities of the training rows `support_`, each held out from the machines, the decoders and
+        the weights of the members.
     loo_log_loss_ : float
-        The log-loss of `loo_log_proba_`, weighted as the rows are.
+        The log-loss of `loo_log_proba_`, with the weights of the rows.
     feature_relevance_ : ndarray of shape (n_features,)
-        How much the members depend on every column: the mean of their ``feature_relevance_`` by their weights, over
-        the members that have one; sums to one. A sensitivity, not a cause.
+        How much the members depend on every column: the weighted mean of their ``feature_relevance_``, over the members
+        that have one; sums to one. A sensitivity, not a causal effect.
     feature_relevance_folds_, feature_relevance_std_ : ndarray of shape (n_folds, n_features) and (n_features,), or None
         The same mean in every fold, over the members that were to learn a metric, and its standard deviation; None if
-        none was.
+        there is no such member.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -138,9 +141,9 @@ class AutoKernelClassifier(
 
     Notes
     -----
-    The pool is log-linear: ``p(k | x) ∝ prior(k) Π_m (p_m(k | x) / prior(k))^weight_m``, with weights of zero or more
-    that are fitted to held-out probabilities of the training rows. Unlike the mean of the members' probabilities it can
-    be more certain than each of them, where they are right independently of each other.
+    The pool is log-linear: ``p(k | x) ∝ prior(k) Π_m (p_m(k | x) / prior(k))^weight_m``, with non-negative weights that
+    are fitted to held-out probabilities of the training rows. Unlike the mean of the members' probabilities, it can be
+    more confident than each of them, if their errors are independent.
 
     References
     ----------
@@ -163,7 +166,7 @@ class AutoKernelClassifier(
     >>> model.predict_proba(X_test[:1]).round(2)
     array([[1., 0., 0.]])
 
-    With boosted trees as a further member:
+    With boosted trees as an additional member:
 
     >>> from sklearn.ensemble import HistGradientBoostingClassifier
     >>> pool = AutoKernelClassifier(["default", HistGradientBoostingClassifier()])
@@ -210,7 +213,7 @@ class AutoKernelClassifier(
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> AutoKernelClassifier:
-        """Fit the members and weigh them.
+        """Fit the members and their weights.
 
         Parameters
         ----------
@@ -220,11 +223,11 @@ class AutoKernelClassifier(
             Class labels, or, where all members are `LSSVMClassifier` objects, soft labels: the probabilities of the
             classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Row weights, which multiply the losses of the rows; a row of weight zero does not count.
+            Row weights, which multiply the losses of the rows; a row of weight zero is ignored.
         groups : array-like of shape (n_samples,), default=None
             The group of every row, such as the patient or the session it comes from, or the row it is a copy of. Rows
-            of one group are one observation: they are left out together. None: every row is a group of its own,
-            unless rows are likely copies of each other, which is reported by a warning.
+            of one group count as one observation: they are left out together. None: every row is its own group, except
+            likely duplicates, which are grouped, with a warning.
 
         Returns
         -------

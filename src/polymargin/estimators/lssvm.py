@@ -46,101 +46,106 @@ _LEAST_DIGITS = 4
 class LSSVMClassifier(
     AttributesMixin, ParametersMixin, ScaleMixin, GrowingMixin, GatherMixin, DichotomyClassifier
 ):
-    """Multiclass least-squares support vector machine with class probabilities, and nothing to tune.
+    """Multiclass least-squares support vector machine with calibrated class probabilities and automatic tuning.
 
-    K classes are divided into L dichotomies by an output coding, each is learned by a least-squares SVM, and the
-    outputs are decoded into class probabilities. The exact leave-one-out outputs of all machines come with every fit;
-    kernel, C and gamma are chosen by them, and the decoder is fitted to them: tuning and calibration need no second fit
-    of the chosen machines. ``predict`` always agrees with ``predict_proba``. ``selection="evidence"`` with
-    ``noise_floor=0`` and ``decoding="bayes"`` is the machine of Van Gestel et al. 2002.
+    An output coding divides the K classes into L dichotomies (two-class problems). A least-squares SVM is trained on
+    each, and a decoder turns their outputs into class probabilities. Every fit yields the exact leave-one-out outputs
+    of all machines. They are used to select kernel, C and gamma, and the decoder is fitted to them, so that tuning and
+    calibration need no refit of the selected machines. ``predict`` always agrees with ``predict_proba``.
+    ``selection="evidence"`` with ``noise_floor=0`` and ``decoding="bayes"`` is the machine of Van Gestel et al. 2002.
 
     Scale the features first, for example with ``StandardScaler``: kernels compare distances. A
-    ``scipy.linalg.LinAlgWarning`` is issued where rounding leaves few correct digits of the machines' outputs, as with
-    a huge C or with columns far from zero.
+    ``scipy.linalg.LinAlgWarning`` is issued if rounding errors leave few correct digits in the machines' outputs, as
+    with a huge C or with columns far from zero.
 
     Parameters
     ----------
     C : float or None, default=None
-        Regularisation, the larger the less; the papers' γ = ζ/μ. None: selected inside ``fit``.
+        Inverse regularisation strength: the larger, the less regularisation; the papers' γ = ζ/μ. None: selected inside
+        ``fit``.
     kernel : {"linear", "poly", "rbf", "laplacian", "exponential", "blend", "precomputed"}, callable or None
-        The kernel. "blend" is a sum of "laplacian" and "rbf"; "exponential" is exp(-gamma ‖x - z‖) of the Euclidean
-        distance. A callable gets two arrays of rows and returns the matrix of kernel values. None, the default: "blend"
-        or "poly" of degree 2 about the mean of the rows, whichever has the lower cross-fitted log-loss (compared on a
-        sample of 800 rows and more, if there are many); "rbf" where gamma is given as a number or ``selection=None``.
+        The kernel. "blend" is a sum of "laplacian" and "rbf"; "exponential" is exp(-gamma ‖x - z‖), with the Euclidean
+        distance. A callable takes two arrays of rows and returns their kernel matrix. None, the default: "blend", or
+        "poly" of degree 2 on centred rows, whichever has the lower cross-fitted log-loss (with many rows they are
+        compared on a sample of 800 or more); "rbf" if gamma is given as a number or ``selection=None``.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of "rbf", "laplacian", "exponential", "blend" and "poly"; the papers' σ² is 1/gamma. None:
         selected inside ``fit``.
     degree : float or None, default=None
-        Degree of "poly", (gamma x·z + coef0)^degree. None: 2, 3 or 4, chosen like the kernel, or 3 where nothing is
-        chosen.
+        Degree of "poly", (gamma x·z + coef0)^degree. None: 2, 3 or 4, selected like the kernel, or 3 if nothing is
+        selected.
     coef0 : float, default=1.0
         Constant of "poly". Changing it is equivalent to rescaling gamma and C.
     coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook or array of shape (K, L), \
 default="one-vs-one"
-        How the classes are divided into dichotomies.
+        The output coding, which divides the classes into dichotomies.
     decoding : str or Decoder, default="coupled-softmax"
-        How the outputs of the machines become labels and probabilities: "coupled-softmax", "softmax", "coupling" and
-        "bayes" give probabilities; "hamming", "loss", "argmax", "votes", "dag" and "mixture" only labels.
+        The decoder, which turns the outputs of the machines into labels and probabilities. "coupled-softmax",
+        "softmax", "coupling" and "bayes" have probabilities; "hamming", "loss", "argmax", "votes", "dag" and "mixture"
+        only labels.
     selection : {"loo", "loo-exact", "gcv", "evidence", None}, default="loo"
-        How C and gamma are selected where they are None: by the squared leave-one-out errors (PRESS) on a lattice and
-        then down their gradient, by generalised cross-validation, or by the evidence. "loo" looks at all rows while its
-        budget allows it, then at a stratified sample (``search``); "loo-exact" always looks at all. With "loo" the
-        decoder's cross-fitted log-loss decides between kernels, and whether a smaller C is better than the one of least
-        PRESS. None: both must be given.
+        How C and gamma are selected if they are None: by the squared leave-one-out errors (PRESS) on a grid, followed
+        by gradient descent; by generalised cross-validation; or by the Bayesian evidence. "loo" uses all rows while its
+        budget (``search``) allows, otherwise a stratified sample; "loo-exact" always uses all rows. With "loo", the
+        decoder's cross-fitted log-loss selects the kernel, and decides whether a smaller C is better than the one of
+        least PRESS. None: both must be given.
     columns : "ranks" or None, default=None
-        What of the columns the kernel compares: with "ranks" the ranks among the training rows, for columns with heavy
-        tails; they are interpolated between 32 quantiles, equal values have their mean rank. None: the values. The
-        units of columns do not matter to ranks, so that scaled features are not needed.
+        What the kernel compares. "ranks": the ranks of the columns among the training rows, for heavy tails; ranks are
+        interpolated between 32 quantiles, and ties get their mean rank. Ranks do not depend on the units of the
+        columns, so that the features need no scaling. None: the values.
     metric : "learned", array-like of shape (n_features,) or None, default=None
-        The widths of the columns: column j, or its ranks, is multiplied by ``metric[j]`` before the kernel compares
-        rows. "learned": each column is scaled by how steep the machines are along it, in a few rounds, so that columns
-        that do not matter fade; kept only if it has the lower log-loss, by a standard error and by 3 in the sum of all
-        rows, on rows that neither metric, nor machines, nor decoder have seen. Takes two to seven times as long.
+        The weights of the columns in the kernel: column j, or its ranks, is multiplied by ``metric[j]`` before the
+        kernel compares rows. "learned" (metric learning): each column is scaled by how steep the machines are along it,
+        in a few rounds, so that irrelevant columns fade out. The learned metric is kept only if it lowers the log-loss,
+        by one standard error and by 3 in the sum over all rows, on rows held out from the metric, the machines and the
+        decoder. It takes two to seven times as long.
     shared_parameters : bool, default=True
-        Whether selected parameters are the same for all machines. False gives each machine its own, as the paper
-        does: slower, and on the paper's ten datasets no better.
+        Whether selected parameters are the same for all machines. False selects them for each machine separately, as in
+        the paper: slower, and no better on the paper's ten datasets.
     noise_floor : float, default=0.25
-        The least variance of the noise over that of the signal, 1/C over the mean eigenvalue of the centred kernel
-        matrix, that ``selection="evidence"`` may choose; not used by the others. Where the noise of the most evidence
-        is larger, the machine is that of Van Gestel et al. 2002. Where it is smaller, as is common on data that are
-        separable or nearly so, C is that of the floor, and gamma the best one for it. 0 for the paper's own choice
-        everywhere, whose machines may interpolate the labels and are then never in doubt. It must be less than 1e6, the
-        upper end of the search.
+        Lower bound on the noise-to-signal ratio, 1/C over the mean eigenvalue of the centred kernel matrix, for
+        ``selection="evidence"``; not used by the other selections. If the ratio of maximal evidence is above the bound,
+        the machine is that of Van Gestel et al. 2002. If it is below, as is common on separable or nearly separable
+        data, C is that of the bound, and gamma the best one for it. With 0, the selection is always that of the paper;
+        its machines may interpolate the labels and are then always overconfident. It must be less than 1e6, the upper
+        end of the search.
     search : SearchSettings or None, default=None
-        Width and budget of the search (`polymargin.selection.SearchSettings`); None for the defaults.
+        Range and budget of the search (`polymargin.selection.SearchSettings`); None for the defaults.
     scale : {"auto", "exact", "leaves", "landmarks", "both"}, default="auto"
-        How many rows are dealt with. "exact": machines of all rows, which take memory in the square of their number and
-        time in its cube. "leaves": exact machines of the regions of a tree, some thousand rows each, that overlap, so
-        that probabilities are continuous. "landmarks": machines in a feature space of ``n_landmarks`` (Nyström; the
-        explicit feature map where the kernel has one of few features). "both": a pool of leaves and landmarks. Of all
-        but "exact" the cost grows with the number of rows only; kernel and metric are chosen on a sample. "auto":
-        "exact" where that is affordable, else "both" (see ``plan_``).
+        The method for many rows. "exact": machines on all rows, with O(n²) memory and O(n³) time. "leaves": exact
+        machines on the leaves of a tree, overlapping regions of a few thousand rows, so that probabilities are
+        continuous. "landmarks": machines on Nyström features of ``n_landmarks`` (or on the explicit feature map, if the
+        kernel has one with few features). "both": a pool of leaves and landmarks. Except for "exact", the cost is
+        linear in the number of rows, and kernel and metric are selected on a sample. "auto": "exact" where that is
+        affordable, else "both" (see ``plan_``).
     n_landmarks : int, array of shape (r, n_features) or None, default=None
         The number of landmarks, or the landmarks themselves; None: a thousand, fewer if memory is short.
     scaling : ScaleSettings or None, default=None
         The sizes of leaves and samples (`polymargin.scale.ScaleSettings`); None for the defaults.
     device : {"cpu", "cuda", "cuda:<number>"} or None, default=None
-        Where exact machines are trained and evaluated: with "cuda" on a GPU, by torch or CuPy (extra ``gpu``), in
-        float64, for some 60 000 rows on one with 140 GB. Kernel, metric and parameters are proposed by a sample on the
-        CPU and refined on the GPU. What does not fit onto it is divided into leaves and landmarks, on the CPU. None:
-        the CPU, or the GPU on which X is, under ``sklearn.config_context(array_api_dispatch=True)``.
+        The device on which exact machines are trained and evaluated: with "cuda" a GPU, with torch or CuPy (extra
+        ``gpu``), in float64, for up to some 60 000 rows with 140 GB of GPU memory. Kernel, metric and parameters are
+        selected on a sample on the CPU and refined on the GPU. Fits that exceed the GPU's memory are divided into
+        leaves and landmarks, on the CPU. None: the CPU, or the GPU that holds X, under
+        ``sklearn.config_context(array_api_dispatch=True)``.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the row weights by class; "balanced": inversely proportional to the class frequencies. The
-        probabilities are those of the weighted rows.
+        Factors that multiply the weights of the rows of each class; "balanced": inversely proportional to the class
+        frequencies. The probabilities are those for the class proportions of the weighted rows.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
-        The class frequencies to expect in use. The probabilities are re-weighted from those of the training rows to
-        these. A dict names the classes. None, the same as "empirical": as in training.
+        The class frequencies to expect in use. The probabilities are re-weighted from the training frequencies to
+        these. A dict maps class labels to frequencies. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
-        The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
+        The class labels of the columns of y if `fit` is given soft labels; None for 0, …, K−1.
     n_jobs : int or None, default=None
-        The number of kernels tried in parallel by joblib, whose backend is chosen with ``joblib.parallel_config``, and
-        of threads for groups of rows. With many rows, BLAS uses the threads instead. The result does not depend on it.
+        The number of candidate kernels fitted in parallel with joblib, whose backend is set with
+        ``joblib.parallel_config``, and of threads for groups of rows. With many rows, BLAS uses the threads instead.
+        The result does not depend on it.
     verbose : int, default=0
-        Whether ``fit`` shows its progress: a bar on stderr with the time left, or, where that is no terminal, a line
-        now and then in the log ("polymargin", level INFO).
+        Whether ``fit`` shows its progress: a bar on stderr with the time left, or, if stderr is not a terminal,
+        occasional messages of the logger "polymargin" at level INFO.
     random_state : int, RandomState instance or None, default=None
-        Deals the rows into folds and samples, and draws the codebook of ``coding="ecoc"``. None is the same as 0 for
-        the former: a fit can be repeated. Neither the order of the rows nor the names of the classes matter.
+        Seeds the folds and samples of rows, and the codebook of ``coding="ecoc"``. For folds and samples None is the
+        same as 0, so that fits are reproducible. Neither the order of the rows nor the names of the classes matter.
 
     Attributes
     ----------
@@ -149,28 +154,29 @@ default="one-vs-one"
     kernel_ : Kernel
         The kernel.
     search_results_ : dict of str to list, or None
-        The candidates, as columns with one entry per candidate: "kernel", "C", "gamma", "smaller_C" (the factor by
-        which C is smaller than the one of the least leave-one-out errors), "loss" (the decoder's cross-fitted log-loss,
-        or the machines' mean squared leave-one-out error where it learns no probabilities), "chosen", and "n_rows", the
-        number of rows. ``pandas.DataFrame(search_results_)`` shows it. None if there was one candidate.
+        The candidates of the search, as columns with one entry per candidate: "kernel", "C", "gamma", "smaller_C" (the
+        factor by which C is smaller than the one of least leave-one-out error), "loss" (the decoder's cross-fitted
+        log-loss, or the machines' mean squared leave-one-out error where it learns no probabilities), "chosen", and
+        "n_rows", the number of rows. Use ``pandas.DataFrame(search_results_)``. None if there was only one candidate.
     kernel_losses_ : dict of str to float, or None
         The out-of-sample loss of every kernel tried; None if there was only one.
     metric_ : ndarray of shape (n_features,) or None
-        The widths of the columns, learned or given; None: all columns count as they are.
+        The weights of the columns, learned or given; None: the columns are not scaled.
     metric_results_ : dict of str to list, or None
         The rounds of a learned metric, as columns with one entry per round: "kernel", "rounds" (0: without a metric),
-        "loss" (on rows that neither metric, nor machines, nor decoder have seen), "loss_on_all_rows" (the same of
-        machines trained on all rows, if the metric was learned from a sample; NaN where it was not needed), "chosen",
-        and "n_rows", the number of rows from which the metric was learned. None if none was asked for.
+        "loss" (on rows held out from the metric, the machines and the decoder), "loss_on_all_rows" (the same for
+        machines trained on all rows, if the metric was learned from a sample; NaN if it was not needed), "chosen", and
+        "n_rows", the number of rows from which the metric was learned. None if no metric was to be learned.
     feature_relevance_ : ndarray of shape (n_features,)
-        How much the machines depend on every column: the mean squared change of their outputs if another row's value is
-        put into it (total Sobol indices), as shares that sum to one. A sensitivity of the fitted machines, not a cause:
-        of two columns that say the same, either may have it, or both a half.
+        How much the machines depend on every column: the mean squared change of their outputs if its value is replaced
+        by that of another row (total Sobol indices), as shares that sum to one. A sensitivity of the fitted machines,
+        not a causal effect: of two redundant columns, either may have the share, or each a half.
     feature_relevance_folds_ : ndarray of shape (n_folds, n_features) or None
-        With ``metric="learned"``, the relevance in metrics and machines learned without each fold (at most
-        ``search.folds``; fewer where a class lies in one fold).
+        With ``metric="learned"``, the relevance for metrics and machines learned without each fold (at most
+        ``search.folds``; fewer if all rows of a class are in one fold).
     feature_relevance_std_ : ndarray of shape (n_features,) or None
-        Their standard deviation. Folds share rows, so that fresh samples would differ more.
+        Standard deviation of the relevance over folds. The folds share training rows, so that independent samples would
+        vary more.
     codebook_ : Codebook
         The dichotomies.
     decoder_ : Decoder
@@ -178,53 +184,55 @@ default="one-vs-one"
     bank_ : LSSVMBank or ScaledBank
         The fitted machines.
     plan_ : ScalePlan
-        How the fit was divided, and why; ``print(model.plan_)``. Of leaves and landmarks, ``C_``, ``gamma_``, the
-        evidence and ``feature_relevance_`` are those of exact machines of a sample, by which parameters were chosen.
+        How the fit was divided, and why; see ``print(model.plan_)``. With leaves and landmarks, ``C_``, ``gamma_``, the
+        evidence and ``feature_relevance_`` are those of the exact machines on a sample on which the parameters were
+        selected.
     C_, gamma_, mu_, zeta_, log_evidence_, intercept_ : ndarray of shape (L,)
-        Of every machine: the regularisation, kernel parameter, hyperparameters of the weights and of the noise,
-        log-evidence (up to a constant that depends on the number of its rows only), and bias.
+        For every machine: the regularisation, the kernel parameter, the hyperparameters of the weights and of the
+        noise, the log-evidence (up to a constant that depends only on its number of rows), and the bias.
     shrinkage_ : float
-        The factor by which ``C_`` is smaller than the C of the least leave-one-out errors: more than one where machines
-        with a smaller C had a significantly lower log-loss.
+        The factor by which ``C_`` is smaller than the C of least leave-one-out error: more than one if machines with a
+        smaller C had a significantly lower log-loss.
     coef_ : ndarray or sparse matrix of shape (L, n_features)
         With a linear kernel, the weights of the columns: ``margins(X)`` is ``X @ coef_.T + intercept_``.
     dual_coef_ : ndarray of shape (L, n_support)
         Coefficients of the kernel expansions.
     support_ : ndarray of int
-        The training rows that carry the machines: all those of positive weight; of exact copies in one group, the
-        first. Of leaves and landmarks: the sample of rows whose leave-one-out outputs the decoder is fitted to.
+        Indices of the training rows used by the machines: all those of positive weight; of exact duplicates in one
+        group, only the first. With leaves and landmarks: the sample of rows whose leave-one-out outputs the decoder is
+        fitted to.
     n_support_ : ndarray of int, shape (K,)
-        Their number in every class.
+        The number of these rows in every class.
     n_rows_ : int
-        Of leaves and landmarks: the number of training rows.
+        With leaves and landmarks: the number of training rows.
     loo_margins_ : ndarray of shape (n_support, L)
-        The exact leave-one-out margins: of every training row, by machines trained without this row and the other rows
-        of its group, computed without a refit. The decoder is fitted to these with the leave-one-out shift of the
-        target mean removed, see `polymargin.outputs.Outputs`.
+        The exact leave-one-out margins: those of each training row are computed by machines trained without this row
+        and the other rows of its group (without a refit). The decoder is fitted to these margins after the
+        leave-one-out shift of the target mean has been removed, see `polymargin.outputs.Outputs`.
     loo_log_proba_ : ndarray of shape (n_support, K)
-        Cross-fitted log-probabilities of the training rows: by machines and decoders trained without the row's fold
-        (with many rows, where the difference is negligible, by machines trained without this row). For decodings that
-        learn probabilities.
+        Cross-fitted log-probabilities of the training rows, by machines and decoders trained without the row's fold
+        (with many rows, where the difference is negligible, by machines trained without this row). Only for decodings
+        that learn probabilities.
     loo_log_loss_ : float
-        Their log-loss, an estimate of the log-loss on new rows; without the rows that a metric was learned from, if it
-        was not learned from all.
+        The log-loss of `loo_log_proba_`, an estimate of the log-loss on new rows. Rows from which a metric was learned
+        are excluded, unless it was learned from all rows.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     See Also
     --------
-    AutoKernelClassifier : Several least-squares classifiers, pooled by their log-loss on rows held out.
+    AutoKernelClassifier : Several least-squares classifiers, pooled by their held-out log-loss.
     SVMClassifier : Hinge loss, with the parameters of ``SVC`` and any coding and decoding.
     PosteriorSVMClassifier : Hinge loss with soft labels, for noisy labels.
     KernelLogisticClassifier : All classes at once, by the cross-entropy, without dichotomies.
 
     Notes
     -----
-    The machines are ridge regressions of targets ±1 with an unregularised bias: ``[[0, 1'], [1, K + I/C]] [b; a] =
-    [0; y]``. The matrix does not depend on the labels, so that machines that use the same rows share one factorisation,
-    of O(n³) operations, and the leave-one-out output of row i differs from its target by ``a_i / ([(K + I/C)⁻¹]_ii −
-    v_i² / 1'v)``, where v solves (K + I/C) v = 1 (§4 of [4]_). PRESS, the sum of their squares, proposes C and gamma;
-    the decoder's cross-fitted log-loss decides between kernels.
+    The machines are ridge regressions of targets ±1 with an unregularised bias:
+    ``[[0, 1'], [1, K + I/C]] [b; a] = [0; y]``. The matrix does not depend on the labels, so that machines on the same
+    rows share one factorisation, which takes O(n³) operations. The leave-one-out output of row i differs from its
+    target by ``a_i / ([(K + I/C)⁻¹]_ii − v_i² / 1'v)``, where v solves (K + I/C) v = 1 (§4 of [4]_). C and gamma
+    minimise PRESS, the sum of the squared differences; the decoder's cross-fitted log-loss selects the kernel.
 
     References
     ----------
@@ -389,7 +397,7 @@ default="one-vs-one"
         return Outputs(device_margins(bank, X, self._gpu), "new", None, 1.0 / bank.zeta, bank.norms)
 
     def variances(self, X: ArrayLike) -> Array:
-        """Return σ_z², the variance of every machine's output given the training rows (Van Gestel et al. 2002, eq. 12).
+        """Return σ_z², the predictive variance of every machine's output (Van Gestel et al. 2002, eq. 12).
 
         Parameters
         ----------
@@ -399,7 +407,7 @@ default="one-vs-one"
         Returns
         -------
         ndarray of shape (n_samples, L)
-            The variances, a column for each column of ``codebook_``.
+            The variances, one column per column of ``codebook_``.
         """
         check_is_fitted(self)
         variances = self._outputs(self._new_rows(X), variances=True).variances
