@@ -22,7 +22,7 @@ SMOKE := $(ESTIMATORS) tests/test_lazy.py -k "lapack or tables or lazy or (persi
 
 DOCS := docs/_build/html
 
-.PHONY: help demo docs docs-check test test-gpu svc-tests perturbation nojit oldest oldest-smoke newest-smoke release lint format reproduce bench fuzz clean
+.PHONY: help demo docs docs-check test test-gpu test-long svc-tests nojit oldest oldest-smoke newest-smoke release lint format reproduce bench fuzz clean
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -39,6 +39,9 @@ docs-check: docs         ## look at every page of it in a real browser: links, c
 test: $(VENV)/.dev lint ## lint, type check and test
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
+test-long: $(VENV)/.dev ## what make test leaves out: further sets, seeds and sizes of its slow tests (a quarter of an hour)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m long
+
 test-gpu: $(VENV)/.dev  ## the machines on a GPU, where there is one (pip install "polymargin[gpu]" first)
 	@if reason=$$($(BIN)/python -c 'from polymargin.device import resolve_device; resolve_device("cuda")' 2>&1); then \
 	  POLYMARGIN_DEVICE=cuda $(BIN)/python -m pytest tests/test_device.py; \
@@ -48,9 +51,6 @@ test-gpu: $(VENV)/.dev  ## the machines on a GPU, where there is one (pip instal
 
 svc-tests: $(VENV)/.dev ## scikit-learn's own tests of SVC, with SVMClassifier in its place
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tools/svc_tests.py
-
-perturbation: $(VENV)/.dev ## all perturbations of rows, units and names, with up to 3000 rows (twelve minutes)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m perturbation tests/test_perturbation.py
 
 nojit: $(VENV)/.dev     ## the tests of the hinge machines with numba's compiler switched off
 	NUMBA_DISABLE_JIT=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(HINGE)

@@ -349,8 +349,15 @@ WARM = [
 ]
 
 
-@pytest.mark.parametrize("parameters", WARM, ids=str)
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize(
+    ("parameters", "n_jobs"),
+    [
+        pytest.param(parameters, n_jobs, marks=[pytest.mark.long] if (k + n_jobs) % 2 else [])
+        for k, parameters in enumerate(WARM)
+        for n_jobs in (1, 2)
+    ],
+    ids=str,
+)
 def test_warm_machines_are_the_cold_ones(parameters, n_jobs, growth):
     X, y = gaussians(6, 2, 1.5, rows=20)
     weights = np.random.default_rng(0).uniform(0.5, 2.0, y.size)

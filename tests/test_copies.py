@@ -45,6 +45,15 @@ OF_THE_POOL = [
     *((name, "twice") for name in ("waveform drawn", *FILES)),
     *((name, "near-copies, twice") for name in ("waveform drawn", "wdbc")),
 ]
+QUICK_OF_THE_POOL = {("vehicle", "twice"), ("wdbc", "near-copies, twice")}
+
+
+def with_estimators(of_the_pool):
+    pool = (
+        pytest.param("AutoKernel", *case, marks=[] if case in QUICK_OF_THE_POOL else [pytest.mark.long])
+        for case in of_the_pool
+    )
+    return [*(("LSSVM", *case) for case in CASES), *pool]
 
 
 def needs_file(name):
@@ -102,11 +111,7 @@ def without_copies(name, estimator):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "name", "copying"),
-    [
-        *(("LSSVM", *case) for case in CASES),
-        *(("AutoKernel", *case) for case in [*OF_THE_POOL, ("wdbc", "near-copies, five")]),
-    ],
+    ("estimator", "name", "copying"), with_estimators([*OF_THE_POOL, ("wdbc", "near-copies, five")])
 )
 def test_with_groups_copies_change_nothing(estimator, name, copying):
     X, y, X_test, y_test = split(name)
@@ -129,10 +134,7 @@ def test_with_groups_copies_change_nothing(estimator, name, copying):
         assert abs(model.loo_log_loss_ - test.mean()) < 3 * error
 
 
-@pytest.mark.parametrize(
-    ("estimator", "name", "copying"),
-    [*(("LSSVM", *case) for case in CASES), *(("AutoKernel", *case) for case in OF_THE_POOL)],
-)
+@pytest.mark.parametrize(("estimator", "name", "copying"), with_estimators(OF_THE_POOL))
 def test_without_groups_a_warning_and_caution(estimator, name, copying):
     X, y, X_test, y_test = split(name)
     X_many, y_many, _ = copied(X, y, *COPYING[copying])

@@ -63,8 +63,14 @@ def expected_excess(table, n):
     return table.n_free / (2 * n)
 
 
-@pytest.mark.parametrize("n", [100, 1000, 3000])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [
+        pytest.param(name, n, marks=[pytest.mark.long] if (name, n) == ("AutoKernel", 3000) else [])
+        for name in ALL
+        for n in (100, 1000, 3000)
+    ],
+)
 def test_one_binary_feature(name, n):
     table = binary_feature()
     cell, y = table.exact(n)
@@ -99,7 +105,9 @@ def test_sixteen_cells(name, coding):
     (check_smooth if name in SMOOTH else check_hinge)(name, table, cell, y)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "name", [*HINGE, "LSSVM", pytest.param("AutoKernel", marks=pytest.mark.long), "KernelLogistic"]
+)
 def test_led7(name):
     table = led7()
     cell, y = table.draw(

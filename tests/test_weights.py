@@ -197,8 +197,14 @@ def test_stated_and_true_log_loss_agree(name, data, kind):
     assert abs(np.average(stated, weights=s) - np.average(true, weights=s_test)) < 3 * error
 
 
-@pytest.mark.parametrize("data", [cancer, wine, rare])
-@pytest.mark.parametrize("name", ["LSSVM", "AutoKernel"])
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        *(("LSSVM", data) for data in (cancer, wine, rare)),
+        ("AutoKernel", wine),
+        *(pytest.param("AutoKernel", data, marks=pytest.mark.long) for data in (cancer, rare)),
+    ],
+)
 def test_balanced_weights_cost_little_against_the_priors_they_imply(name, data):
     """Mean of five splits; 0.005 is allowed for the noise of sets that are all but separable."""
     # Ten fits: the pool learns metrics on the smallest set only.
