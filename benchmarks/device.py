@@ -1,0 +1,186 @@
+"""Exact machines on a GPU beside the CPU: agreement, seconds and probabilities; and what many cores are good for.
+
+    python benchmarks/device.py agreement [--datasets satimage]
+    python benchmarks/device.py fit [--datasets covtype_15k letter mnist] [--metric learned] [--device cuda]
+    python benchmarks/device.py cores [--datasets covtype_15k letter] [--jobs 1 16]
+
+``fit`` chooses kernel, C, gamma and, if asked for, the metric, calibrates, and predicts the test rows. The rows are
+those of the official split where there is one (mnist: 60 000 and 10 000), else 12 000 and the rest. Columns are
+standardised, those of mnist are divided by 255. ``--steps`` prints when each step of a fit began.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polymargin import LSSVMClassifier
+from polymargin.datasets import load
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training and test rows."""
+
+    X: np.ndarray
+    y: np.ndarray
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+
+def split(name: str, n_rows: int | None) -> Split:
+    """Return the rows of a dataset, scaled."""
+    from sklearn.model_selection import train_test_split
+    from sklearn.preprocessing import StandardScaler
+
+    data = load(name)
+    X = data.X.astype(np.float64)
+    if name == "mnist":
+        train, test = np.arange(60_000), np.arange(60_000, 70_000)
+        if n_rows is not None:
+            train = train_test_split(train, train_size=n_rows, stratify=data.y[train], random_state=0)[0]
+        return Split(X[train] / 255.0, data.y[train], X[test] / 255.0, data.y[test])
+    size = min(12_000 if n_rows is None else n_rows, int(0.8 * data.y.size))
+    rows = train_test_split(np.arange(data.y.size), train_size=size, stratify=data.y, random_state=0)
+    scaler = StandardScaler().fit(X[rows[0]])
+    (X_train, X_test), (y_train, y_test) = (
+        (scaler.transform(X[part]) for part in rows),
+        (data.y[part] for part in rows),
+    )
+    return Split(X_train, y_train, X_test, y_test)
+
+
+def warm_up(device: str | None) -> None:
+    """Fit a few rows: what is loaded and compiled once is no part of a measurement."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 20)), rng.integers(0, 3, 600)
+    for metric in (None, "learned"):
+        LSSVMClassifier(scale="exact", device=device, metric=metric).fit(X, y).predict_proba(X)
+
+
+def fitted(rows: Split, **parameters: Any) -> tuple[LSSVMClassifier, np.ndarray, dict[str, float]]:
+    """Fit and predict; return the model, the log-probabilities of the test rows, and what was measured."""
+    start = time.perf_counter()
+    model = LSSVMClassifier(**parameters).fit(rows.X, rows.y)
+    seconds = time.perf_counter() - start
+    log_p = model.predict_log_proba(rows.X_test)
+    predicted = time.perf_counter() - start - seconds
+    truth = np.searchsorted(model.classes_, rows.y_test)
+    return (
+        model,
+        log_p,
+        {
+            "accuracy": float(np.mean(log_p.argmax(axis=1) == truth)),
+            "log-loss": float(-log_p[np.arange(truth.size), truth].mean()),
+            "stated": float(model.loo_log_loss_),
+            "fit s": seconds,
+            "predict s": predicted,
+        },
+    )
+
+
+def line(facts: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in facts.items())
+
+
+def agreement(arguments: argparse.Namespace) -> None:
+    """Print the largest difference between probabilities of the CPU and of the device, everything chosen by fit."""
+    warm_up(arguments.device)
+    for name in arguments.datasets or ["satimage"]:
+        rows = split(name, arguments.rows)
+        # The same sample for the search on both, so that the same C and gamma are found or refined.
+        parameters = {"scale": "exact", "n_jobs": arguments.jobs[-1], "metric": arguments.metric}
+        given, _, on_device = fitted(rows, device=arguments.device, **parameters)
+        chosen = {"C": float(given.C_[0]), "gamma": float(given.gamma_[0]), "kernel": arguments.kernel}
+        pair = [fitted(rows, device=device, **parameters, **chosen) for device in ("cpu", arguments.device)]
+        difference = np.abs(np.exp(pair[0][1]) - np.exp(pair[1][1])).max()
+        print(f"{name}, searched on {arguments.device}: {line(on_device)}")
+        print(f"{name}, the same C and gamma: largest difference of a probability {difference:.2e}")
+        print(f"  cpu: {line(pair[0][2])}\n  {arguments.device}: {line(pair[1][2])}", flush=True)
+
+
+def fit(arguments: argparse.Namespace) -> None:
+    """Print quality and seconds of fits on the device."""
+    warm_up(arguments.device)
+    for name in arguments.datasets or ["covtype_15k", "letter", "mnist"]:
+        rows = split(name, arguments.rows)
+        model, _, facts = fitted(
+            rows,
+            scale=arguments.scale,
+            device=arguments.device,
+            metric=arguments.metric,
+            kernel=arguments.kernel,
+            coding=arguments.coding,
+            n_jobs=arguments.jobs[-1],
+            verbose=int(arguments.steps),
+        )
+        print(f"{name}, {rows.y.size} rows, {arguments.coding}: {line(facts)}\n  {model.plan_}", flush=True)
+
+
+def cores(arguments: argparse.Namespace) -> None:
+    """Print the seconds of the same fit with several numbers of jobs, on the CPU."""
+    warm_up(None)
+    for name in arguments.datasets or ["covtype_15k", "letter"]:
+        rows = split(name, arguments.rows)
+        for n_jobs in arguments.jobs:
+            _, _, facts = fitted(
+                rows,
+                n_jobs=n_jobs,
+                scale=arguments.scale,
+                metric=arguments.metric,
+                coding=arguments.coding,
+                verbose=int(arguments.steps),
+            )
+            print(f"{name}, {rows.y.size} rows, n_jobs={n_jobs}: {line(facts)}", flush=True)
+
+
+def show_steps() -> None:
+    """Log every step of a fit with the seconds since the start."""
+    import polymargin._progress
+
+    polymargin._progress._SECONDS_BETWEEN_LINES = 0.0
+    start = time.perf_counter()
+
+    class Stamped(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return f"    {time.perf_counter() - start:7.2f} s  {record.getMessage()}"
+
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(Stamped())
+    # Of what is counted, the beginning and the end.
+    counted = re.compile(r": (\d+) of (\d+) ")
+    handler.addFilter(
+        lambda record: not (found := counted.search(record.getMessage())) or found[1] in ("0", found[2])
+    )
+    logging.getLogger("polymargin").addHandler(handler)
+    logging.getLogger("polymargin").setLevel(logging.INFO)
+
+
+def main() -> None:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("command", choices=("agreement", "fit", "cores"))
+    parser.add_argument("--datasets", nargs="+")
+    parser.add_argument("--rows", type=int, help="training rows")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--metric", choices=("learned",))
+    parser.add_argument("--kernel")
+    parser.add_argument("--coding", default="one-vs-one")
+    parser.add_argument("--scale", default="exact")
+    parser.add_argument("--jobs", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--steps", action="store_true", help="print when each step of a fit began")
+    arguments = parser.parse_args()
+    if arguments.steps:
+        show_steps()
+    {"agreement": agreement, "fit": fit, "cores": cores}[arguments.command](arguments)
+
+
+if __name__ == "__main__":
+    main()
