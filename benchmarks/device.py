@@ -3,10 +3,12 @@
     python benchmarks/device.py agreement [--datasets satimage]
     python benchmarks/device.py fit [--datasets covtype_15k letter mnist] [--metric learned] [--device cuda]
     python benchmarks/device.py cores [--datasets covtype_15k letter] [--jobs 1 16]
+    python benchmarks/device.py torchkm [--datasets letter covtype_15k]
 
 ``fit`` chooses kernel, C, gamma and, if asked for, the metric, calibrates, and predicts the test rows. The rows are
 those of the official split where there is one (mnist: 60 000 and 10 000), else 12 000 and the rest. Columns are
-standardised, those of mnist are divided by 255. ``--steps`` prints when each step of a fit began.
+standardised, those of mnist are divided by 255. ``--steps`` prints when each step of a fit began. ``torchkm`` compares
+with that package (``pip install torchkm``), which has two classes: every other class against the rest.
 """
 
 from __future__ import annotations
@@ -16,8 +18,11 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -124,21 +129,83 @@ def fit(arguments: argparse.Namespace) -> None:
         print(f"{name}, {rows.y.size} rows, {arguments.coding}: {line(facts)}\n  {model.plan_}", flush=True)
 
 
+def torchkm(arguments: argparse.Namespace) -> None:
+    """Print quality and seconds of two-class problems on the device, ours beside TorchKM's exact machine."""
+    from torchkm.estimators import TorchKMSVC
+
+    warm_up(arguments.device)
+    for name in arguments.datasets or ["letter", "covtype_15k"]:
+        rows = split(name, arguments.rows)
+        labels, every_other = np.unique(rows.y)[::2], (rows.y, rows.y_test)
+        y, y_test = (np.isin(each, labels).astype(int) for each in every_other)
+        rows = Split(rows.X, y, rows.X_test, y_test)
+        for metric in (None, "learned"):
+            _, _, facts = fitted(rows, scale="exact", device=arguments.device, metric=metric)
+            print(f"{name}, {y.size} rows, two classes, metric={metric}: {line(facts)}", flush=True)
+        peer = TorchKMSVC(kernel="rbf", device=arguments.device, probability=True, random_state=0)
+        start = time.perf_counter()
+        peer.fit(rows.X, rows.y)
+        facts = {"fit s": time.perf_counter() - start}
+        proba = np.asarray(peer.predict_proba(rows.X_test))
+        proba = proba if proba.ndim == 2 else np.column_stack([1.0 - proba, proba])
+        proba = np.clip(proba, 1e-15, 1.0)
+        facts |= {
+            "accuracy": float(np.mean(proba.argmax(axis=1) == y_test)),
+            "log-loss": float(-np.log(proba[np.arange(y_test.size), y_test]).mean()),
+        }
+        print(f"{name}, {y.size} rows, two classes, TorchKMSVC: {line(facts)}", flush=True)
+
+
+@contextmanager
+def parts_measured() -> Iterator[dict[str, float]]:
+    """Give the seconds of the parts of the fits in this block: search, machines, decoder."""
+    from polymargin.decoders import CoupledSoftmax
+    from polymargin.estimators import _places
+    from polymargin.machines import lssvm_training
+
+    seconds: dict[str, float] = {}
+
+    def timed(part: str, owner: Any, name: str) -> Any:
+        function = getattr(owner, name)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - start
+
+        return patch.object(owner, name, run)
+
+    with (
+        timed("search", lssvm_training, "select_parameters"),
+        timed("machines", _places, "train_together"),
+        timed("decoder", CoupledSoftmax, "cross_fit"),
+        timed("decoder", CoupledSoftmax, "fit"),
+    ):
+        yield seconds
+
+
 def cores(arguments: argparse.Namespace) -> None:
-    """Print the seconds of the same fit with several numbers of jobs, on the CPU."""
+    """Print the seconds of the same fit with several numbers of jobs on the CPU, BLAS held to as many threads."""
+    from threadpoolctl import threadpool_limits
+
     warm_up(None)
     for name in arguments.datasets or ["covtype_15k", "letter"]:
         rows = split(name, arguments.rows)
         for n_jobs in arguments.jobs:
-            _, _, facts = fitted(
-                rows,
-                n_jobs=n_jobs,
-                scale=arguments.scale,
-                metric=arguments.metric,
-                coding=arguments.coding,
-                verbose=int(arguments.steps),
+            with threadpool_limits(n_jobs), parts_measured() as seconds:
+                _, _, facts = fitted(
+                    rows,
+                    n_jobs=n_jobs,
+                    scale=arguments.scale,
+                    metric=arguments.metric,
+                    coding=arguments.coding,
+                    verbose=int(arguments.steps),
+                )
+            print(
+                f"{name}, {rows.y.size} rows, n_jobs={n_jobs}: {line(facts)}\n  {line(seconds)}", flush=True
             )
-            print(f"{name}, {rows.y.size} rows, n_jobs={n_jobs}: {line(facts)}", flush=True)
 
 
 def show_steps() -> None:
@@ -155,7 +222,7 @@ def show_steps() -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(Stamped())
     # Of what is counted, the beginning and the end.
-    counted = re.compile(r": (\d+) of (\d+) ")
+    counted = re.compile(r": (\d+) of (\d+)")
     handler.addFilter(
         lambda record: not (found := counted.search(record.getMessage())) or found[1] in ("0", found[2])
     )
@@ -166,7 +233,7 @@ def show_steps() -> None:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("command", choices=("agreement", "fit", "cores"))
+    parser.add_argument("command", choices=("agreement", "fit", "cores", "torchkm"))
     parser.add_argument("--datasets", nargs="+")
     parser.add_argument("--rows", type=int, help="training rows")
     parser.add_argument("--device", default="cuda")
@@ -179,7 +246,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.steps:
         show_steps()
-    {"agreement": agreement, "fit": fit, "cores": cores}[arguments.command](arguments)
+    commands = {"agreement": agreement, "fit": fit, "cores": cores, "torchkm": torchkm}
+    commands[arguments.command](arguments)
 
 
 if __name__ == "__main__":

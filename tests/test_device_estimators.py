@@ -16,6 +16,7 @@ import polymargin.device
 from polymargin import AutoKernelClassifier, LSSVMClassifier
 from polymargin.device import OutOfDeviceMemory, resolve_device
 from polymargin.scale import ScaleSettings
+from polymargin.selection import SearchSettings
 
 strict = pytest.importorskip("array_api_strict")
 
@@ -38,6 +39,8 @@ def stand_in(monkeypatch):
 
     monkeypatch.setattr(polymargin.device, "resolve_device", resolved)
     monkeypatch.setattr("polymargin.device.margins.resolve_device", resolved)
+    # As if the CPU took longer even for the few rows of these tests.
+    monkeypatch.setattr("polymargin.estimators._places._GROUP_SECONDS", 0.0)
     return device
 
 
@@ -105,13 +108,51 @@ def test_machines_of_a_device_are_those_of_the_cpu(wine, stand_in, coding):
     np.testing.assert_allclose(gpu.predict_proba(X), cpu.predict_proba(X), atol=1e-7)
 
 
-def test_parameters_of_a_sample_are_refined_on_the_device(wine, stand_in):
+@pytest.mark.parametrize("metric", [None, "learned"])
+def test_a_fit_on_a_device_chooses_what_one_on_the_cpu_chooses(wine, stand_in, metric):
     X, y = wine
-    model = LSSVMClassifier(kernel="rbf", device="cuda", scaling=SMALL, metric="learned").fit(X, y)
-    assert model.plan_.sample_rows == 100
+    cpu = LSSVMClassifier(metric=metric).fit(X, y)
+    gpu = LSSVMClassifier(metric=metric, device="cuda").fit(X, y)
+    np.testing.assert_allclose(gpu.C_, cpu.C_, rtol=1e-6)
+    np.testing.assert_allclose(gpu.gamma_, cpu.gamma_, rtol=1e-6)
+    np.testing.assert_allclose(gpu.loo_log_loss_, cpu.loo_log_loss_, rtol=1e-5)
+    np.testing.assert_allclose(gpu.predict_proba(X), cpu.predict_proba(X), atol=1e-5)
+
+
+def test_parameters_of_few_rows_are_refined_on_the_device(wine, stand_in, monkeypatch):
+    X, y = wine
+    refined = []
+
+    def refine_parameters(rows, *args, **kwargs):
+        refined.append(rows.class_index.size)
+        return polymargin.device.search.refine_parameters(rows, *args, **kwargs)
+
+    monkeypatch.setattr(polymargin.device, "refine_parameters", refine_parameters)
+    monkeypatch.setattr("polymargin.estimators._choice._DEVICE_SEARCH", 1e5)
+    monkeypatch.setattr("polymargin.estimators._choice._DEVICE_ROWS", 100)
+    few = SearchSettings(decided_rows=100)
+    model = LSSVMClassifier(kernel="rbf", device="cuda", metric="learned", search=few).fit(X, y)
+    assert refined
+    assert set(refined) == {90}  # half of the rows
     assert model.loo_margins_.shape[0] == len(y)
-    assert model.score(X, y) > 0.95
+    assert model.loo_log_loss_ < 0.1
     assert (model.predict(X) == model.classes_[model.predict_proba(X).argmax(1)]).all()
+
+
+def test_groups_of_few_rows_are_trained_on_the_cpu(wine, stand_in, monkeypatch):
+    X, y = wine
+
+    def refused(*args, **kwargs):
+        raise AssertionError("trained on the device")
+
+    monkeypatch.setattr(polymargin.device, "fit_device_bank", refused)
+    with pytest.raises(AssertionError):
+        LSSVMClassifier(device="cuda").fit(X, y)
+    monkeypatch.setattr("polymargin.estimators._places._GROUP_SECONDS", 0.008)
+    model = LSSVMClassifier(device="cuda").fit(X, y)
+    np.testing.assert_allclose(
+        model.predict_proba(X), LSSVMClassifier().fit(X, y).predict_proba(X), atol=1e-12
+    )
 
 
 def test_what_does_not_fit_onto_the_device_is_divided(wine, stand_in, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from multiprocessing import current_process
@@ -12,7 +13,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
@@ -156,7 +157,7 @@ def count_jobs(n_jobs: int | None) -> int:
 
 
 #: The threads that `in_threads` may use here, and how many they are.
-_threads: ContextVar[tuple[Parallel, int] | None] = ContextVar("threads", default=None)
+_threads: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("threads", default=None)
 
 
 @contextmanager
@@ -164,19 +165,21 @@ def threads(n_jobs: int | None, n_rows: float = FEW_ROWS) -> Iterator[None]:
     """Let `in_threads` use so many threads, as joblib counts them; within another such block, those of that one.
 
     Where the matrices to work on have but few rows, more threads would only wait for the interpreter, and there are
-    fewer or none; nor are there any where they have many, which are left to the threads of BLAS.
+    fewer or none.
     """
     # A solution takes time in n³, its Python code does not depend on n.
     number = min(count_jobs(n_jobs), 1 + int((n_rows / _WORTH_TWO_THREADS) ** 3))
-    if _threads.get() is not None or number == 1 or n_rows > FEW_ROWS:
+    if _threads.get() is not None or number == 1:
         yield
         return
-    with Parallel(n_jobs=number, require="sharedmem") as parallel:
-        token = _threads.set((parallel, number))
-        try:
-            yield
-        finally:
-            _threads.reset(token)
+    # joblib's threads are asked every 10 ms whether they are done, which is longer than many a matrix takes.
+    pool = ThreadPoolExecutor(number, thread_name_prefix="polymargin")
+    token = _threads.set((pool, number))
+    try:
+        yield
+    finally:
+        _threads.reset(token)
+        pool.shutdown(cancel_futures=True)
 
 
 def n_threads() -> int:
@@ -185,11 +188,17 @@ def n_threads() -> int:
     return 1 if known is None else known[1]
 
 
-def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def in_threads(
+    function: Callable[[Item], Result], items: Sequence[Item], rows: Sequence[float] | None = None
+) -> list[Result]:
     """Return what the function makes of every item, in their order; threads share the work where there are some.
 
-    Within the function there are no more threads to share, and BLAS has one. NumPy's error state and other context
-    variables are as where this is called.
+    `rows` has the rows of the matrix that every item stands for. Matrices of many rows are worked on one after the
+    other, first, with all threads of BLAS; the others at once, the largest first, each with one thread of BLAS, which
+    has no other number if there are no threads to share: results do not depend on it. Without `rows` all are small.
+
+    Within the function there are no more threads to share, unless its matrix is large. NumPy's error state and other
+    context variables are as where this is called.
 
     Examples
     --------
@@ -197,27 +206,43 @@ def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> lis
     ...     in_threads(abs, [-1, 2, -3])
     [1, 2, 3]
     """
+    order, n_large = list(range(len(items))), 0
+    if rows is not None:
+        order = sorted(order, key=lambda place: -rows[place])
+        n_large = sum(size > FEW_ROWS for size in rows)
+    results = {place: function(items[place]) for place in order[:n_large]}
+    small = order[n_large:]
+    if _threads.get() is None or len(small) < 2:
+        with blas_threads_for(FEW_ROWS + 1 if rows is None or not small else 0):
+            results |= {place: function(items[place]) for place in small}
+    else:
+        results |= zip(small, _at_once(function, [items[place] for place in small]), strict=True)
+    return [results[place] for place in range(len(items))]
+
+
+def _at_once(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return what the function makes of every item; the threads that there are share the work."""
     known = _threads.get()
-    if known is None or len(items) < 2:
-        return [function(item) for item in items]
+    assert known is not None
     state = np.geterr()  # before NumPy 2 it is a thread's own
 
-    def work(item: Item) -> tuple[list[Result], Exception | None]:
-        # Errors are results: after one that is raised, joblib would mix its results with those of the next call.
-        try:
-            with np.errstate(**state):
-                return [function(item)], None
-        except Exception as error:
-            return [], error
+    def work(item: Item) -> Result:
+        with np.errstate(**state):
+            return function(item)
 
     token = _threads.set(None)  # what is called from here on shares nothing
     try:
-        tasks = [delayed(copy_context().run)(work, item) for item in items]
+        contexts = [copy_context() for _ in items]
     finally:
         _threads.reset(token)
     with blas_threads_for(0):
-        outcomes = known[0](tasks)
-    for _, error in outcomes:
-        if error is not None:
-            raise error
-    return [result for results, _ in outcomes for result in results]
+        tasks = [
+            known[0].submit(context.run, work, item) for context, item in zip(contexts, items, strict=True)
+        ]
+        try:
+            return [task.result() for task in tasks]
+        finally:
+            # After an error, or an interrupt, nothing else is begun, and nothing goes on with more threads of BLAS.
+            for task in tasks:
+                task.cancel()
+            wait(tasks)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted, significant
 from polymargin.decoders.coupling import Coupling
@@ -274,12 +275,20 @@ class CoupledSoftmax(ProbabilisticDecoder):
         """Return the cross-fitted log-probabilities, shape (n, K), and the fits of the folds."""
         tol = max(self.tol, _CROSS_TOL)
         log_p = self._prior_log_proba(self.codebook_, class_index, weights)
-        fits: list[SoftmaxFit] = []
-        for (decoder, features, anchor, kept, held), start in zip(folds, starts, strict=True):
-            start = fits[-1] if start is None and fits else start
+
+        def learn(task: tuple[_Fold, SoftmaxFit | None]) -> SoftmaxFit:
+            (decoder, features, anchor, kept, _), start = task
             known = features[kept], anchor[kept], class_index[kept], weights[kept]
-            fits.append(decoder._learn(*known, ridge, tol, start))
-            log_p[held] = fits[-1].log_proba(features[held], anchor[held])
+            return decoder._learn(*known, ridge, tol, start)
+
+        fits: list[SoftmaxFit] = []
+        if folds and starts[0] is None:
+            # What the first fold has learned is the warm start of the others.
+            fits = [learn((folds[0], None))]
+            starts = [None, *(fits[0] if start is None else start for start in starts[1:])]
+        fits += in_threads(learn, list(zip(folds, starts, strict=True))[len(fits) :])
+        for (_, features, anchor, _, held), fit in zip(folds, fits, strict=True):
+            log_p[held] = fit.log_proba(features[held], anchor[held])
         return log_p, fits
 
     def _temper(self, log_p: Array, folds: list[_Fold], class_index: Array, weights: Array) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from polymargin.codebooks import Codebook
 from polymargin.device.arrays import Device, resolve_device, with_memory_errors
 from polymargin.device.groups import DeviceGroup, device_groups, per_column
-from polymargin.device.margins import DeviceMargins
+from polymargin.device.kernels import DeviceKernel
+from polymargin.device.margins import DeviceMargins, DeviceSums
+from polymargin.machines._folds_out import nested_outputs
 from polymargin.machines._gram import GroupGram
 from polymargin.machines.lssvm import FactorisedBlock, LSSVMBank
 from polymargin.machines.solved import SolvedBlock, joined, solve_block
@@ -28,6 +31,9 @@ def fit_device_bank(
     device: str | Device | None = None,
     *,
     dtype: str = "float64",
+    n_folds: int = 0,
+    keep_fold_coef: bool = False,
+    kernel: DeviceKernel | None = None,
 ) -> LSSVMBank:
     """Train the machines of every column of the codebook on a device.
 
@@ -48,6 +54,13 @@ def fit_device_bank(
         precision until they are right to ten digits, and where that fails, or C is too large for it, the factorisation
         is one of double precision. Leave-one-out margins then have an error of about 1e-7 C K(x, x), at most 1e-5, and
         the log-evidence of about 1e-4.
+    n_folds : int, default=0
+        The number of folds of nested outputs, see `polymargin.outputs.Nested`; zero for none. There are none either in
+        single precision, and where there is no memory for three more matrices of n² numbers.
+    keep_fold_coef : bool, default=False
+        Whether nested outputs keep the coefficients of the machines.
+    kernel : DeviceKernel or None, default=None
+        The kernel of these rows, if it is on the device already.
 
     Returns
     -------
@@ -83,10 +96,12 @@ def fit_device_bank(
     place = resolve_device(device)
     Cs = per_column("C", C, codebook)
     gammas = per_column("gamma", gamma if data.kernel.tunable else 1.0, codebook)
-    groups = device_groups(data, codebook, place, dtype)
-    parts = [part for group in groups for part in _solved(group, Cs, gammas)]
+    if kernel is None:
+        kernel = DeviceKernel(data.kernel, data.X, place)
+    groups = device_groups(data, codebook, place, dtype, kernel)
+    folds = data.deal.fold_numbers(n_folds) if n_folds else None
+    parts = [part for group in groups for part in _solved(group, Cs, gammas, folds)]
     fields, unused = joined(parts, data.class_index.size, codebook.n_columns)
-    del groups
     bank = LSSVMBank(
         data=data,
         codebook=codebook,
@@ -97,19 +112,28 @@ def fit_device_bank(
         * max(part.rounding_error for part in parts),
         **fields,
     )
-    if not unused.any():
-        return bank
-    np.copyto(bank.loo_margins, DeviceMargins(bank, place).margins(data.X), where=unused)
+    if folds is not None:
+        of_rows = [group.group for group in groups]
+
+        def sums(coef: Array, of_each: Array) -> Array:
+            assert kernel is not None
+            return place.to_numpy(DeviceSums(kernel, coef, of_each).at(kernel.training))
+
+        nested = nested_outputs(sums, gammas, folds, of_rows, parts, keep_fold_coef)
+        bank = replace(bank, nested=nested)
+    if unused.any():
+        margins = DeviceMargins(bank, kernel=kernel).training_margins()
+        np.copyto(bank.loo_margins, margins, where=unused)
     return bank
 
 
-def _solved(group: DeviceGroup, Cs: Array, gammas: Array) -> list[SolvedBlock]:
+def _solved(group: DeviceGroup, Cs: Array, gammas: Array, folds: Array | None) -> list[SolvedBlock]:
     """Return the machines of a group: its matrices stay on the device, the rest is as on the CPU."""
     ridges = 1.0 / Cs
 
     def solve(block: FactorisedBlock, ridge: float) -> SolvedBlock:
         return solve_block(
-            cast(GroupGram, group), block, np.full(block.columns.size, ridge), None, keep_factor=False
+            cast(GroupGram, group), block, np.full(block.columns.size, ridge), folds, keep_factor=False
         )
 
     return group.with_factors(gammas[group.columns], ridges[np.newaxis, group.columns], solve)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from polymargin.device import _adaptors
 from polymargin.device.arrays import Device
+from polymargin.device.inverse import DeviceInverse
 from polymargin.device.kernels import DeviceKernel, DeviceRows, fill_symmetric
 from polymargin.solvers.centring import Centring
 from polymargin.solvers.leave_out import LeftOut
@@ -309,6 +310,32 @@ class DeviceFactor:
         list of ndarray
         """
         return [block.copy() for block in self._blocks]
+
+    def unbiased_inverse(self, centring: Centring, ridge: float) -> DeviceInverse | None:
+        """Return the whole inverse without the bias direction, for machines that are refitted without folds.
+
+        Parameters
+        ----------
+        centring : Centring
+            How the matrix is centred.
+        ridge : float
+            ε.
+
+        Returns
+        -------
+        DeviceInverse or None
+            None where there is no memory for it.
+        """
+        n = self.lower.shape[0]
+        # L⁻¹, the inverse, and what is computed of it for a fold.
+        if 3.0 * float(n) ** 2 * np.dtype(self.dtype).itemsize > self.device.free_memory():
+            return None
+        half = self._inverse_columns(0, n)
+        P = half.T @ half
+        del half
+        direction = self.device.to_device(centring.bias_direction, self.dtype)[:, None]
+        P -= direction @ (direction.T / (centring.bias_eigenvalue + ridge))
+        return DeviceInverse(self.device, P, self.dtype)
 
     def log_determinants(self) -> Array:
         """Return the log-determinant, the same for every column.

@@ -106,7 +106,7 @@ class _Expansion:
         self._near = kink * float(np.sqrt(2.0 * variance.sum()))
         with np.errstate(divide="ignore"):
             steepness = np.minimum(1.0 / (kink * np.sqrt(variance)), _STEEPEST)
-        self._steepness = steepness.tolist()
+        self._steepness = device.to_device(steepness)
 
     def sums_of_squares(
         self, gamma: float, rows: Array, coefficients: Array, at: DeviceRows, weights: Array
@@ -155,11 +155,14 @@ class _Expansion:
         """Add the part's gradients at the rows Z to those of every machine, shape (m, l, d)."""
         xp = self.device.xp
         if kind == _SIGNS:
-            for column, steepness in enumerate(self._steepness):
-                signs = xp.clip(
-                    (Z[:, column][:, None] - X[:, column][None, :]) * steepness, min=-1.0, max=1.0
-                )
-                gradients[:, :, column] = gradients[:, :, column] - (factors * signs) @ a
+            # Several columns at a time, as the memory of a block allows.
+            step = max(1, int(self.device.block_bytes() / (24.0 * max(1, Z.shape[0] * X.shape[0]))))
+            for start in range(0, Z.shape[1], step):
+                some = slice(start, min(start + step, Z.shape[1]))
+                rows, others = Z[:, some].T, X[:, some].T  # shapes (c, m) and (c, n)
+                signs = (rows[:, :, None] - others[:, None, :]) * self._steepness[some][:, None, None]
+                signs = factors[None, :, :] * xp.clip(signs, min=-1.0, max=1.0)
+                gradients[:, :, some] = gradients[:, :, some] - xp.permute_dims(signs @ a, (1, 2, 0))
             return
         sums = factors @ a
         for machine in range(a.shape[1]):

@@ -130,7 +130,13 @@ class DeviceGroup:
         self._kernel.device.require(n_bytes, f"the kernel matrix of {n} rows", remedy)
 
 
-def device_groups(data: TrainingRows, codebook: Codebook, device: Device, dtype: str) -> list[DeviceGroup]:
+def device_groups(
+    data: TrainingRows,
+    codebook: Codebook,
+    device: Device,
+    dtype: str,
+    kernel: DeviceKernel | None = None,
+) -> list[DeviceGroup]:
     """Return the groups of rows that columns of the codebook share, on a device.
 
     Parameters
@@ -143,6 +149,8 @@ def device_groups(data: TrainingRows, codebook: Codebook, device: Device, dtype:
         The device.
     dtype : {"float64", "float32"}
         The precision of the factorisations.
+    kernel : DeviceKernel or None
+        The kernel of these rows, if it is on the device already.
 
     Returns
     -------
@@ -150,8 +158,12 @@ def device_groups(data: TrainingRows, codebook: Codebook, device: Device, dtype:
     """
     if dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}")
-    kernel = DeviceKernel(data.kernel, data.X, device)
-    return [DeviceGroup(group, kernel, dtype) for group in dichotomy_groups(data, codebook)]
+    groups = dichotomy_groups(data, codebook)
+    if kernel is None:
+        kernel = DeviceKernel(data.kernel, data.X, device)
+    if len(groups) > 1:
+        kernel.keep_parts()
+    return [DeviceGroup(group, kernel, dtype) for group in groups]
 
 
 def per_column(name: str, value: float | Array | None, codebook: Codebook) -> Array:

@@ -8,7 +8,7 @@ would lose the digits of a common mean.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ from polymargin.kernels import Kernel
 _NEAR = 8.0
 #: The numbers of a block of such differences.
 _DIFFERENCES = 2**24
+#: The matrices between all training rows are kept if they take at most this part of the memory that is free: the kernel
+#: matrix of the largest group of rows, with its factor, needs the rest.
+_KEPT_SHARE = 0.5
 #: The temporaries of a strip, in matrices of its size, beside those of the base.
 _TEMPORARIES = 4
 
@@ -37,16 +40,20 @@ class DeviceRows:
         The rows.
     norms : array of shape (n,)
         Their squared norms.
+    places : array of int, shape (n,), or None
+        Their places among the training rows; None for new rows.
     """
 
     values: Any
     norms: Any
+    places: Any = None
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
 
     def __getitem__(self, rows: slice) -> DeviceRows:
-        return DeviceRows(self.values[rows, :], self.norms[rows])
+        places = None if self.places is None else self.places[rows]
+        return DeviceRows(self.values[rows, :], self.norms[rows], places)
 
 
 class DeviceKernel:
@@ -83,7 +90,22 @@ class DeviceKernel:
             self._shift = device.to_device(
                 np.zeros(rows.shape[1]) if kernel.centre is None else kernel.centre
             )
-        self.training = self._shifted(rows)
+        places = xp.arange(rows.shape[0], dtype=xp.int64, device=device.device)
+        self.training = replace(self._shifted(rows), places=places)
+        self._kept: list[Any] | None = None
+
+    def keep_parts(self) -> None:
+        """Compute the matrices between all training rows once, for all uses to come, if the memory allows it."""
+        n = len(self.training)
+        n_bytes = float(np.dtype(self.dtype).itemsize) * len(self.kernel.parts) * float(n) ** 2
+        if self._kept is not None or n_bytes > _KEPT_SHARE * self.device.free_memory():
+            return
+        kept = [self.empty(n, n) for _ in self.kernel.parts]
+        for block in self.blocks(n, n):
+            right = self.training[slice(block.start, n)]
+            for matrix, part in zip(kept, self.parts(self.training[block], right, 0), strict=True):
+                fill_symmetric(matrix, block, part)
+        self._kept = kept
 
     def rows(self, X: Any) -> DeviceRows:
         """Return new rows on the device, as the kernel compares them.
@@ -116,9 +138,9 @@ class DeviceKernel:
         -------
         DeviceRows
         """
-        xp, index = self.device.xp, self.device.to_device(rows, "int64")
+        xp, index, training = self.device.xp, self.device.to_device(rows, "int64"), self.training
         return DeviceRows(
-            *(xp.take(part, index, axis=0) for part in (self.training.values, self.training.norms))
+            *(xp.take(part, index, axis=0) for part in (training.values, training.norms, training.places))
         )
 
     def parts(self, left: DeviceRows, right: DeviceRows, same_from: int | None = None) -> list[Any]:
@@ -136,6 +158,9 @@ class DeviceKernel:
         -------
         list of arrays
         """
+        if self._kept is not None and left.places is not None and right.places is not None:
+            take = self.device.xp.take
+            return [take(take(matrix, left.places, axis=0), right.places, axis=1) for matrix in self._kept]
         found = []
         for part in self.kernel.parts:
             if part == "products":
@@ -176,9 +201,10 @@ class DeviceKernel:
         -------
         int
         """
-        per_row = (
-            np.dtype(self.dtype).itemsize * max(n_columns, 1) * (_TEMPORARIES + 2 * len(self.kernel.parts))
-        )
+        numbers = max(n_columns, 1) * (_TEMPORARIES + 2 * len(self.kernel.parts))
+        if self._kept is not None:
+            numbers += len(self.training)
+        per_row = np.dtype(self.dtype).itemsize * numbers
         return max(1, int(self.device.block_bytes() / per_row))
 
     def blocks(self, n_rows: int, n_columns: int) -> Iterator[slice]:

@@ -26,12 +26,13 @@ from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.decoders._base import significant
 from polymargin.estimators._metric import Round, learn_metric, relevance, select_around
+from polymargin.estimators._places import OnCPU, OnDevice, Place
 from polymargin.estimators._soft_labels import decoder_rows, decoder_shares
 from polymargin.kernels import Kernel, Scaled
-from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_bank
+from polymargin.machines import LSSVMBank, TrainingRows, Workspace
 from polymargin.machines._gram import Selection
 from polymargin.machines._workspace import SharedWork, cache_key
-from polymargin.machines.lssvm_training import select
+from polymargin.machines.lssvm_training import BankTraining, select
 from polymargin.selection.settings import SearchSettings
 
 Array = NDArray[Any]
@@ -53,6 +54,11 @@ _METRIC_SIGNIFICANCE = 1.0
 #: and Raftery 1995, Bayes Factors, JASA 90). Where few rows are uncertain, the standard error is uncertain, too. On 39
 #: development sets 0, 3 and 6 have 0.945, 0.954 and 0.977 of the log-loss without a metric.
 _METRIC_GAIN = 3.0
+#: The operations of each stage of the search for C and gamma of machines on a device: more would take the CPU longer
+#: than the device takes for everything else. With 4000 rows on each side of a dichotomy there are as many.
+_DEVICE_SEARCH = 4e10
+#: The rows on which kernels, C and metrics are compared where the search is bounded by that.
+_DEVICE_ROWS = 4000
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,8 @@ class Plan:
         The least noise of a selection by the evidence.
     learns_metric : bool
         Whether to try a learned metric.
+    device : str or None
+        The device on which machines are trained; None: the CPU.
     """
 
     kernels: tuple[Kernel, ...]
@@ -85,6 +93,7 @@ class Plan:
     settings: SearchSettings
     noise_floor: float | None = None
     learns_metric: bool = False
+    device: str | None = None
 
 
 @dataclass(frozen=True)
@@ -187,6 +196,7 @@ def choose(
     -------
     Choice
     """
+    plan, bounded = _bounded(plan, data, codebook)
     # Candidates are compared by log-loss if the decoder learns probabilities out-of-sample.
     judge = decoder if decoder.learns_probabilities and not decoder.in_sample else None
     pools = [np.arange(codebook.n_columns)] if plan.shared_parameters else None
@@ -196,14 +206,21 @@ def choose(
         "settings": plan.settings,
         "noise_floor": plan.noise_floor,
     }
-    trainer = _Trainer(data, codebook, plan, criterion, shared, judge)
+    place: Place = OnCPU() if plan.device is None else OnDevice(plan.device, refines=bounded)
+    trainer = _Trainer(data, codebook, plan, criterion, shared, judge, place)
+    if bounded and plan.selection == "evidence":
+        # It needs eigendecompositions, of a sample.
+        some = data.take(data.deal.sample(_DEVICE_ROWS / data.class_index.size, plan.settings.least_rows))
+        found = choose(some, codebook, decoder, replace(plan, device=None), shared, progress, n_jobs)
+        bank = found.bank
+        return replace(found, bank=trainer.bank(bank.kernel, bank.C, bank.gamma, progress=progress))
     final: dict[str, Any] = {"keep_factors": decoder.needs_variances, "progress": progress}
     n_folds = 0 if judge is None else plan.settings.folds
     kernels = [kernel.fitted(data.X, data.weights) for kernel in plan.kernels]
     follow = judge is not None and plan.C is None and plan.selection == "loo"
     path = plan.settings.smaller if follow else (1.0,)
     if len(kernels) == 1 and len(path) == 1:
-        bank = trainer.bank(kernels[0], plan.C, plan.gamma, n_folds=n_folds, **final)
+        bank = trainer.final(kernels[0], plan.C, plan.gamma, n_folds=n_folds, **final)
         if not plan.learns_metric:
             return Choice(bank, None, [], data.class_index.size)
         only = Candidate(kernels[0], bank.C, bank.gamma, 1.0, np.nan)
@@ -245,7 +262,7 @@ def choose(
         # With many rows the leak of leave-one-out outputs is negligible, unless many rows are equal.
         if distinct.first.size >= _DISTINCT * data.class_index.size:
             n_folds = 0
-    bank = trainer.bank(kernel, chosen.C, chosen.gamma, n_folds=n_folds, **final)
+    bank = trainer.final(kernel, chosen.C, chosen.gamma, smaller=chosen.smaller, n_folds=n_folds, **final)
     if not plan.learns_metric:
         return Choice(bank, chosen, compared, n_compared)
     shared.drop(kernel)
@@ -345,6 +362,7 @@ def _learned(
         given={"C": plan.C, "gamma": plan.gamma, "smaller": first.smaller},
         criterion=trainer.criterion,
         judge=lambda bank: _evaluated(bank, trainer.judge),
+        place=trainer.place,
         needed=without.judged.loss - (_METRIC_GAIN / without.judged.weights.sum() if trainer.judge else 0.0),
         settings=settings,
         progress=progress,
@@ -356,7 +374,8 @@ def _learned(
 class _Trainer:
     """Trains machines by a plan, on all rows or on a sample of them.
 
-    `criterion` holds the arguments of a selection of C and gamma, `judge` is the decoder that compares machines.
+    `criterion` holds the arguments of a selection of C and gamma, `judge` is the decoder that compares machines, and
+    `place` is where they are trained.
     """
 
     data: TrainingRows
@@ -365,6 +384,14 @@ class _Trainer:
     criterion: dict[str, Any]
     shared: SharedWork
     judge: Decoder | None
+    place: Place
+
+    def final(self, kernel: Kernel, C: Any, gamma: Any, smaller: float = 1.0, **options: Any) -> LSSVMBank:
+        """Return machines of all rows, with parameters that were proposed by a sample, or given."""
+        if self.plan.C is None and self.plan.gamma is None and C is not None:
+            rows = replace(self.data, kernel=kernel)
+            C, gamma = self.place.refined(rows, self.codebook, C, gamma, smaller)
+        return self.bank(kernel, C, gamma, **options)
 
     def bank(
         self,
@@ -383,20 +410,25 @@ class _Trainer:
         rows = data if sample is None else data.take(sample)
         options = n_folds, keep_factors, keep_fold_coef
         key = cache_key("bank", kernel, sample, self.codebook.matrix, C, gamma, *options)
-        training = partial(
-            fit_lssvm_bank,
-            rows,
-            self.codebook,
-            C=C,
-            gamma=gamma,
-            keep_factors=keep_factors,
-            n_folds=n_folds,
-            keep_fold_coef=keep_fold_coef,
-            progress=progress,
-            workspace=self.shared.workspace(rows, sample),
-            **self.criterion,
-        )
-        return self.shared.once(key, training)
+
+        def train() -> LSSVMBank:
+            training = BankTraining.of(
+                rows,
+                self.codebook,
+                C=C,
+                gamma=gamma,
+                keep_factors=keep_factors,
+                n_folds=n_folds,
+                keep_fold_coef=keep_fold_coef,
+                progress=progress,
+                workspace=self.shared.workspace(rows, sample),
+                check_memory=isinstance(self.place, OnCPU),
+                **self.criterion,
+            )
+            (bank,) = self.place.train([training])
+            return bank
+
+        return self.shared.once(key, train)
 
     def best(
         self, plain: LSSVMBank, metric: MetricChoice, chosen: Candidate, **final: Any
@@ -439,7 +471,7 @@ class _Trainer:
             smaller=chosen.smaller,
             criterion=self.criterion,
         )
-        return self.bank(kernel, C, gamma, **final)
+        return self.final(kernel, C, gamma, smaller=chosen.smaller, **final)
 
     def proposal(self, kernel: Kernel, sample: Array | None, progress: Progress | None) -> Evaluation:
         """Judge a kernel with the parameters that PRESS proposes for it, on all rows or within its budget."""
@@ -461,12 +493,35 @@ class _Trainer:
         return _evaluated(bank, self.judge)
 
 
+def _bounded(plan: Plan, data: TrainingRows, codebook: Codebook) -> tuple[Plan, bool]:
+    """Return the plan with a search that does not take longer than machines on a device; and whether it is shorter.
+
+    C and gamma are searched for on the CPU. Where that would take more than `_DEVICE_SEARCH`, it has fewer rows,
+    and all rows refine on the device what it has found.
+    """
+    settings = plan.settings
+    if plan.device is None or settings.budget(_cubes(data, codebook)) <= _DEVICE_SEARCH:
+        return plan, False
+    settings = replace(
+        settings,
+        operations=_DEVICE_SEARCH,
+        relative=0.0,
+        decided_rows=max(settings.decided_rows, _DEVICE_ROWS),
+    )
+    return replace(plan, settings=settings), True
+
+
+def _cubes(data: TrainingRows, codebook: Codebook) -> float:
+    """Return the operations of a fit: the sum of the cubes of the rows of all groups of columns."""
+    counts = np.bincount(data.class_index, minlength=codebook.n_classes).astype(np.float64)
+    return sum(float(counts[group.classes].sum()) ** 3 for group in codebook.column_groups)
+
+
 def _sample(data: TrainingRows, codebook: Codebook, plan: Plan, n_candidates: int) -> Array | None:
     """Return the rows on which candidates are compared; None: all."""
     settings = plan.settings
     n_rows = data.class_index.size if data.groups is None else int(data.groups.max()) + 1
-    counts = np.bincount(data.class_index, minlength=codebook.n_classes).astype(np.float64)
-    cubes = sum(float(counts[group.classes].sum()) ** 3 for group in codebook.column_groups)
+    cubes = _cubes(data, codebook)
     share = (settings.budget(cubes) / (n_candidates * cubes)) ** (1 / 3)
     share = max(share, settings.decided_rows / n_rows)
     if share >= 1.0:

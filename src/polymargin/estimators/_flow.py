@@ -142,8 +142,8 @@ class DichotomyClassifier(KernelClassifier):
             decoder.check(codebook)
             counts = np.bincount(data.class_index, minlength=codebook.n_classes)
             decoder = self._planned(counts, data.X.shape[1], codebook, decoder)
-            n_rows = self._matrix_rows(data, codebook)
-            with threads(getattr(self, "n_jobs", None), n_rows), blas_threads_for(n_rows):
+            mean_rows, most_rows = self._matrix_rows(data, codebook)
+            with threads(getattr(self, "n_jobs", None), mean_rows), blas_threads_for(most_rows):
                 self._fit_machines(data, codebook, decoder, shared, progress)
                 self.codebook_ = codebook
                 self.decoder_ = self._fit_decoder(decoder, data, shared, progress)
@@ -153,9 +153,9 @@ class DichotomyClassifier(KernelClassifier):
         """Decide how the fit is divided, where there is a choice; return the decoder that goes with it."""
         return decoder
 
-    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
-        """Return the size of the matrices with which the machines are trained."""
-        return data.class_index.size
+    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> tuple[float, float]:
+        """Return the mean and the largest size of the matrices with which the machines are trained."""
+        return data.class_index.size, data.class_index.size
 
     def _fit_decoder(
         self,

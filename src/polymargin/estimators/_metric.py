@@ -23,13 +23,13 @@ from scipy import sparse
 
 from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
+from polymargin.estimators._places import OnCPU, Place
 from polymargin.kernels import Kernel, Scaled
 from polymargin.kernels._base import weighted_moments
-from polymargin.machines import LSSVMBank, TrainingRows, Workspace, fit_lssvm_bank
-from polymargin.machines.lssvm_training import select
+from polymargin.machines import LSSVMBank, TrainingRows, Workspace
+from polymargin.machines.lssvm_training import BankTraining, select
 from polymargin.outputs import Nested
 from polymargin.selection.settings import SearchSettings
-from polymargin.solvers.gradients import mean_squared_gradients
 from polymargin.solvers.sensitivity import swap_effects
 
 Array = NDArray[Any]
@@ -144,6 +144,7 @@ def learn_metric(
     given: dict[str, Any],
     criterion: dict[str, Any],
     judge: Callable[[LSSVMBank], Judged],
+    place: Place,
     needed: float,
     settings: SearchSettings,
     progress: Progress | None = None,
@@ -163,6 +164,8 @@ def learn_metric(
         The other arguments of a selection of C and gamma.
     judge : callable (LSSVMBank) -> Judged
         Returns the loss of machines by their nested outputs.
+    place : Place
+        Where machines are trained.
     needed : float
         The largest loss with which a metric would be kept.
     settings : SearchSettings
@@ -191,21 +194,28 @@ def learn_metric(
         last = rounds[-1]
         machines = [Expansion.of(last.bank), *last.without]
         widths = [
-            each if machine is None else _learned(each, machine, settings.damping)
+            each if machine is None else _learned(each, machine, settings.damping, place)
             for each, machine in zip(widths, machines, strict=True)
         ]
         scaled = _with_kernel(rows, Scaled(kernel, widths[0]))
         workspace = Workspace(scaled)
         C, gamma = select_around(workspace, codebook, last.bank, **given, criterion=criterion)
-        fixed: dict[str, Any] = {"C": C, "gamma": gamma, "keep_factors": False, **criterion}
-        whole = fit_lssvm_bank(scaled, codebook, workspace=workspace, **fixed)
-        without = [
-            None
-            if kept is None
-            else fit_lssvm_bank(_with_kernel(rows.take(kept), Scaled(kernel, each)), codebook, **fixed)
+        fixed: dict[str, Any] = {
+            "C": C,
+            "gamma": gamma,
+            "check_memory": isinstance(place, OnCPU),
+            **criterion,
+        }
+        trainings = [BankTraining.of(scaled, codebook, workspace=workspace, **fixed)]
+        trainings += [
+            BankTraining.of(_with_kernel(rows.take(kept), Scaled(kernel, each)), codebook, **fixed)
             for kept, each in zip(folds, widths[1:], strict=True)
+            if kept is not None
         ]
-        whole = replace(whole, nested=_nested(whole, without, folds, numbers))
+        whole, *others = place.train(trainings)
+        remaining = iter(others)
+        without = [None if kept is None else next(remaining) for kept in folds]
+        whole = replace(whole, nested=_nested(whole, without, folds, numbers, place))
         expansions = [None if bank is None else Expansion.of(bank) for bank in without]
         rounds.append(Round(number, kernel, widths[0], whole, expansions, judge(whole)))
         count.advance()
@@ -266,9 +276,9 @@ def select_around(
     return (Cs / smaller if C is None else Cs), gammas
 
 
-def _learned(widths: Array, machines: Expansion, damping: float) -> Array:
+def _learned(widths: Array, machines: Expansion, damping: float, place: Place) -> Array:
     """Return the widths of the next round, by the gradients of the machines of this one."""
-    squares = _squared_gradients(machines)
+    squares = _squared_gradients(machines, place)
     if not squares.any():
         return widths
     factors = (squares / squares.max()) ** (damping / 2.0)
@@ -277,7 +287,7 @@ def _learned(widths: Array, machines: Expansion, damping: float) -> Array:
     return widths * factors * np.sqrt(variances.sum() / (np.square(factors) @ variances))
 
 
-def _squared_gradients(machines: Expansion) -> Array:
+def _squared_gradients(machines: Expansion, place: Place) -> Array:
     """Return the mean squared gradient of the machines along every scaled column, over the rows of each, shape (d,)."""
     data = machines.data
     kernel = data.kernel
@@ -287,13 +297,8 @@ def _squared_gradients(machines: Expansion) -> Array:
         looked_at = data.deal.sample(_LOOKED_AT / looked_at.size, 1)
     used = (machines.codebook.targets(data.class_index) != 0) * data.weights[:, np.newaxis]
     used = used[looked_at]
-    squares = mean_squared_gradients(
-        inner,
-        X,
-        machines.coef.T,
-        machines.gamma,
-        Z=X[looked_at],
-        weights=np.where(used.any(axis=0), used, 1.0),
+    squares = place.mean_squared_gradients(
+        inner, X, machines.coef.T, machines.gamma, X[looked_at], np.where(used.any(axis=0), used, 1.0)
     )
     return used.sum(axis=0) @ squares / used.sum()
 
@@ -348,7 +353,11 @@ def spread(folds: Array | None) -> Array | None:
 
 
 def _nested(
-    whole: LSSVMBank, without: list[LSSVMBank | None], folds: list[Array | None], numbers: Array
+    whole: LSSVMBank,
+    without: list[LSSVMBank | None],
+    folds: list[Array | None],
+    numbers: Array,
+    place: Place,
 ) -> Nested:
     """Return the outputs of the machines of the folds for all rows."""
     margins = np.tile(whole.honest_margins, (len(folds), 1, 1))
@@ -356,5 +365,5 @@ def _nested(
         if bank is not None and kept is not None:
             held = np.setdiff1d(np.arange(numbers.size), kept)
             margins[fold, kept] = bank.honest_margins
-            margins[fold, held] = bank.margins(whole.data.X[held])
+            margins[fold, held] = place.margins(bank, whole.data.X[held])
     return Nested(numbers, margins)

@@ -18,7 +18,7 @@ from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._choice import choose
 from polymargin.estimators._dask import GatherMixin
-from polymargin.estimators._device import choose_on_device, device_margins
+from polymargin.estimators._device import device_margins
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._incremental import GrowingMixin
 from polymargin.estimators._lssvm_attributes import AttributesMixin
@@ -322,10 +322,11 @@ default="one-vs-one"
         self._weight_unit = float(data.weights.mean())
         return data if self._weight_unit == 1.0 else replace(data, weights=data.weights / self._weight_unit)
 
-    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> float:
-        """Return the mean number of rows of a group of columns."""
+    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> tuple[float, float]:
+        """Return the mean and the largest number of rows of a group of columns."""
         counts = np.bincount(data.class_index, minlength=codebook.n_classes)
-        return float(np.mean([counts[group.classes].sum() for group in codebook.column_groups]))
+        sizes = [counts[group.classes].sum() for group in codebook.column_groups]
+        return float(np.mean(sizes)), float(np.max(sizes))
 
     def _fit_machines(
         self,
@@ -337,14 +338,12 @@ default="one-vs-one"
     ) -> None:
         plan = self._search_plan(data)
         scale: ScalePlan | None = getattr(self, "plan_", None)
-        source = MemoryRows(data, codebook.n_classes, plan.settings.least_rows)
-        if scale is None or (scale.scale == "exact" and scale.device is None):
+        if scale is None or scale.scale == "exact":
+            plan = replace(plan, device=None if scale is None else scale.device)
             choice = choose(data, codebook, decoder, plan, shared, progress, self.n_jobs)
             self.bank_ = choice.bank
-        elif scale.scale == "exact":
-            choice = choose_on_device(source, codebook, decoder, plan, scale, progress, self.n_jobs)
-            self.bank_ = choice.bank
         else:
+            source = MemoryRows(data, codebook.n_classes, plan.settings.least_rows)
             choice, sample = self._fit_many(source, codebook, decoder, plan, progress)
             self.support_ = self.support_[sample]
         self._keep_choice(choice)

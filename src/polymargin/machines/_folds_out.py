@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymargin.machines._gram import DichotomyGroup, GroupGram
-from polymargin.machines._workspace import Workspace
 from polymargin.outputs import Nested
-from polymargin.solvers.leave_out import LeftOut, leave_fold_out
+from polymargin.solvers.leave_out import LeftOut, WholeInverse
 from polymargin.solvers.ridge import left_out_errors
 from polymargin.solvers.thin import ThinMatrix
 
 if TYPE_CHECKING:
-    from polymargin.machines.lssvm import FactorisedBlock, LSSVMBank
+    from polymargin.machines.lssvm import FactorisedBlock
+    from polymargin.machines.solved import SolvedBlock
 
 Array = NDArray[Any]
 
@@ -39,7 +39,7 @@ class FoldsOut:
 
     @classmethod
     def from_inverse(
-        cls, group: GroupGram, block: FactorisedBlock, folds: Array, solution: Array, P: Array
+        cls, group: GroupGram, block: FactorisedBlock, folds: Array, solution: Array, inverse: WholeInverse
     ) -> FoldsOut | None:
         """Compute them from the inverse of the full matrix; return None if a fold leaves too few rows.
 
@@ -53,7 +53,7 @@ class FoldsOut:
             The fold of every training row.
         solution : ndarray of shape (m, l)
             The dual solution of the machines trained on all rows.
-        P : ndarray of shape (m, m)
+        inverse : WholeInverse
             The inverse with the bias direction projected out.
 
         Returns
@@ -65,7 +65,7 @@ class FoldsOut:
         for fold in range(int(folds.max()) + 1):
             held = numbers == fold
             try:
-                without, errors = leave_fold_out(P, solution, held, group.left_out)
+                without, errors = inverse.leave_fold_out(solution, held, group.left_out)
             except np.linalg.LinAlgError:
                 return None
             found.append(_machines(group.group, block, held, without, errors))
@@ -160,52 +160,55 @@ def _refitted(
 
 
 def nested_outputs(
-    bank: LSSVMBank,
-    workspace: Workspace,
+    kernel_sums: Callable[[Array, Array], Array],
+    gamma: Array,
     folds: Array,
     groups: Sequence[DichotomyGroup],
-    parts: Sequence[tuple[Array, Array, FoldsOut]],
+    parts: Sequence[SolvedBlock],
+    keep_coef: bool,
 ) -> Nested | None:
-    """Return the nested outputs of all machines; None if some are not finite.
+    """Return the nested outputs of all machines; None if some are not known, or not finite.
 
     Parameters
     ----------
-    bank : LSSVMBank
-        The machines that are trained on all rows.
-    workspace : Workspace
-        The workspace of their training rows.
+    kernel_sums : callable (ndarray of shape (M, n), ndarray of shape (M,)) -> ndarray of shape (n, M)
+        Returns the kernel expansions at the training rows of sets of coefficients, with the gamma of each.
+    gamma : ndarray of shape (L,)
+        The kernel parameter of every machine.
     folds : ndarray of int, shape (n,)
         The fold of every row.
     groups : sequence of DichotomyGroup
         The groups of rows that columns share.
-    parts : sequence of (rows, columns, FoldsOut)
-        The machines refitted without each fold.
+    parts : sequence of SolvedBlock
+        The machines, with those refitted without each fold.
+    keep_coef : bool
+        Whether the coefficients of the machines are kept.
 
     Returns
     -------
     Nested or None
     """
-    n, n_columns, n_folds = folds.size, bank.intercept.size, int(folds.max()) + 1
+    without = [(part.rows, part.columns, part.folds) for part in parts if part.folds is not None]
+    if len(without) < len(parts):
+        return None
+    n, n_columns, n_folds = folds.size, gamma.size, int(folds.max()) + 1
     margins = np.empty((n_folds, n, n_columns))
     coef = np.zeros((n_folds, n_columns, n))
-    for rows, columns, part in parts:
+    for rows, columns, part in without:
         coef[:, columns[:, np.newaxis], rows] = part.coef
-    if all(group.rows.size == n for group in groups):
-        for rows, columns, part in parts:
-            margins[:, rows[:, np.newaxis], columns] = part.margins
-        return Nested(folds, margins, coef) if np.isfinite(margins).all() else None
-    # A row that a dichotomy does not use is out-of-sample for its machine.
-    sums = bank.kernel_sums(coef.reshape(-1, n), np.tile(bank.gamma, n_folds), workspace)
-    sums = np.moveaxis(sums.reshape(n, n_folds, n_columns), 1, 0)
-    for group in groups:
-        rest = np.setdiff1d(np.arange(n), group.rows)
-        for fold in range(n_folds):
-            kept = folds[group.rows] != fold
-            shares = np.where(kept, group.weights, 0.0)
-            shares /= max(float(shares.sum()), 1e-300)
-            of_fold = sums[fold]
-            bias = shares @ (group.targets - of_fold[np.ix_(group.rows, group.columns)])
-            margins[fold][np.ix_(rest, group.columns)] = of_fold[np.ix_(rest, group.columns)] + bias
-    for rows, columns, part in parts:
+    if any(group.rows.size < n for group in groups):
+        # A row that a dichotomy does not use is out-of-sample for its machine.
+        sums = kernel_sums(coef.reshape(-1, n), np.tile(gamma, n_folds))
+        sums = np.moveaxis(sums.reshape(n, n_folds, n_columns), 1, 0)
+        for group in groups:
+            rest = np.setdiff1d(np.arange(n), group.rows)
+            for fold in range(n_folds):
+                kept = folds[group.rows] != fold
+                shares = np.where(kept, group.weights, 0.0)
+                shares /= max(float(shares.sum()), 1e-300)
+                of_fold = sums[fold]
+                bias = shares @ (group.targets - of_fold[np.ix_(group.rows, group.columns)])
+                margins[fold][np.ix_(rest, group.columns)] = of_fold[np.ix_(rest, group.columns)] + bias
+    for rows, columns, part in without:
         margins[:, rows[:, np.newaxis], columns] = part.margins
-    return Nested(folds, margins, coef) if np.isfinite(margins).all() else None
+    return Nested(folds, margins, coef if keep_coef else None) if np.isfinite(margins).all() else None

@@ -7,7 +7,8 @@ and, with the inverse, the machines trained without a fold of the rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from polymargin import _memory
 from polymargin._progress import Count, Progress
-from polymargin._threads import in_threads, n_threads
+from polymargin._threads import FEW_ROWS, in_threads, n_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels._features import FeatureExpansion, Features
 from polymargin.machines._folds_out import nested_outputs
@@ -119,75 +120,212 @@ def fit_lssvm_bank(
     array([[-1.   , -1.   , -2.   ],
            [ 3.   ,  0.333,  0.   ]])
     """
-    workspace = Workspace(data) if workspace is None else workspace
-    inferred = C is None or (gamma is None and data.kernel.tunable)
-    by_evidence = inferred and selection == "evidence"
-    groups = group_grams(workspace, codebook, selection, by_matrix=keep_factors or by_evidence)
-    if by_evidence or keep_factors:
-        _check_weights(groups)
-    by_features = any(group.by_features for group in groups)
-    _require_memory(data, groups, keep_factors, by_features)
-    pools = _one_by_one(codebook) if pools is None else pools
-    Cs, gammas = select_parameters(data, groups, C, gamma, selection, pools, settings, progress, noise_floor)
-    folds = data.deal.fold_numbers(n_folds) if n_folds else None
-    gram = None
-    if not (by_features or data.kernel.untrusted) and np.unique(gammas).size == 1:
-        gram = workspace.gram(float(gammas[0]))
-    machines = Count(progress, "machines")
-    machines.expect(codebook.n_columns)
+    training = BankTraining.of(
+        data,
+        codebook,
+        C=C,
+        gamma=gamma,
+        selection=selection,
+        pools=pools,
+        settings=settings,
+        noise_floor=noise_floor,
+        keep_factors=keep_factors,
+        n_folds=n_folds,
+        keep_fold_coef=keep_fold_coef,
+        progress=progress,
+        workspace=workspace,
+    )
+    (bank,) = train_together([training])
+    return bank
 
-    def solved(group: GroupGram) -> list[SolvedBlock]:
+
+def train_together(trainings: list[BankTraining]) -> list[LSSVMBank]:
+    """Train several banks: threads, if there are some, share the groups of rows of all of them.
+
+    Parameters
+    ----------
+    trainings : list of BankTraining
+        The banks, with their parameters. It is emptied: the matrices of a bank that is trained are not kept.
+
+    Returns
+    -------
+    list of LSSVMBank
+    """
+    banks = []
+    while trainings:
+        some = [trainings.pop(0) for _ in range(len(trainings) if n_threads() > 1 else 1)]
+        grams = [training.gram() for training in some]
+        tasks = [(*pair, group) for pair in zip(some, grams, strict=True) for group in pair[0].groups]
+        sizes = [group.rows.size for *_, group in tasks]
+        found = iter(in_threads(lambda task: task[0].solved(task[2], task[1]), tasks, sizes))
+        banks += [training.bank([part for _ in training.groups for part in next(found)]) for training in some]
+    return banks
+
+
+@dataclass(frozen=True)
+class BankTraining:
+    """A bank whose parameters are known, and whose machines are still to be trained, group by group.
+
+    Attributes
+    ----------
+    data, codebook, keep_factors, keep_fold_coef, workspace
+        See `fit_lssvm_bank`.
+    C, gamma : ndarray of shape (L,)
+        The parameters.
+    groups : list of GroupGram
+        The groups of rows that columns share.
+    folds : ndarray of int, shape (n,), or None
+        The fold of every row, for nested outputs.
+    machines : Count
+        Counts the machines that are trained.
+    """
+
+    data: TrainingRows
+    codebook: Codebook
+    C: Array
+    gamma: Array
+    groups: list[GroupGram]
+    folds: Array | None
+    keep_factors: bool
+    keep_fold_coef: bool
+    workspace: Workspace
+    machines: Count
+
+    @classmethod
+    def of(
+        cls,
+        data: TrainingRows,
+        codebook: Codebook,
+        *,
+        C: float | Array | None,
+        gamma: float | Array | None,
+        selection: Selection,
+        pools: Sequence[Array] | None,
+        settings: SearchSettings,
+        noise_floor: float | None = None,
+        keep_factors: bool = False,
+        n_folds: int = 0,
+        keep_fold_coef: bool = False,
+        progress: Progress | None = None,
+        workspace: Workspace | None = None,
+        check_memory: bool = True,
+    ) -> BankTraining:
+        """Check the memory, and select the parameters that are not given; for the arguments see `fit_lssvm_bank`."""
+        workspace = Workspace(data) if workspace is None else workspace
+        inferred = C is None or (gamma is None and data.kernel.tunable)
+        by_evidence = inferred and selection == "evidence"
+        groups = group_grams(workspace, codebook, selection, by_matrix=keep_factors or by_evidence)
+        if by_evidence or keep_factors:
+            _check_weights(groups)
+        if check_memory:
+            _require_memory(data, groups, keep_factors, any(group.by_features for group in groups))
+        pools = _one_by_one(codebook) if pools is None else pools
+        Cs, gammas = select_parameters(
+            data, groups, C, gamma, selection, pools, settings, progress, noise_floor
+        )
+        folds = data.deal.fold_numbers(n_folds) if n_folds else None
+        machines = Count(progress, "machines")
+        machines.expect(codebook.n_columns)
+        return cls(
+            data, codebook, Cs, gammas, groups, folds, keep_factors, keep_fold_coef, workspace, machines
+        )
+
+    @property
+    def by_features(self) -> bool:
+        """Whether some groups are solved in the explicit feature map of the kernel."""
+        return any(group.by_features for group in self.groups)
+
+    def gram(self) -> Array | None:
+        """Return the kernel matrix of all rows, if it is small enough to be kept and groups take their part of it.
+
+        Returns
+        -------
+        ndarray of shape (n, n) or None
+        """
+        if self.by_features or self.data.kernel.untrusted or np.unique(self.gamma).size > 1:
+            return None
+        return self.workspace.gram(float(self.gamma[0]))
+
+    def solved(self, group: GroupGram, gram: Array | None) -> list[SolvedBlock]:
+        """Return the machines of a group of rows.
+
+        Parameters
+        ----------
+        group : GroupGram
+            The group.
+        gram : ndarray of shape (n, n) or None
+            What `gram` returns.
+
+        Returns
+        -------
+        list of SolvedBlock
+        """
+        gammas, ridges = self.gamma[group.columns], 1.0 / self.C[group.columns]
         found = []
-        ridges = 1.0 / Cs[group.columns]
-        for block in factorised(group, gammas[group.columns], ridges, whole=keep_factors, gram=gram):
-            found.append(solve_block(group, block, 1.0 / Cs[block.columns], folds, keep_factors))
-            machines.advance(block.columns.size)
+        for block in factorised(group, gammas, ridges, whole=self.keep_factors, gram=gram):
+            found.append(
+                solve_block(group, block, 1.0 / self.C[block.columns], self.folds, self.keep_factors)
+            )
+            self.machines.advance(block.columns.size)
         return found
 
-    parts = [part for of_group in in_threads(solved, groups) for part in of_group]
-    if keep_factors and data.kernel.precomputed:
-        constant_diagonal(data)
-    fields, unused = joined(parts, data.class_index.size, codebook.n_columns)
-    # The rounding error of the largest kernel parameter is a bound for all.
-    roundings = data.kernel.roundings(data.X, float(gammas.max()))
-    bank = LSSVMBank(
-        data=data,
-        codebook=codebook,
-        C=Cs,
-        gamma=gammas,
-        blocks=[part.block for part in parts if part.block is not None] if keep_factors else None,
-        rounding_error=roundings * max(part.rounding_error for part in parts),
-        **fields,
-    )
-    if by_features:
-        bank = replace(bank, expansion=_expansion(bank, workspace.features, groups))
-    if folds is not None and all(part.folds is not None for part in parts):
-        without = [(part.rows, part.columns, part.folds) for part in parts if part.folds is not None]
-        nested = nested_outputs(bank, workspace, folds, [group.group for group in groups], without)
-        if nested is not None and not keep_fold_coef:
-            nested = replace(nested, coef=None)
-        bank = replace(bank, nested=nested)
-    if unused.any():
-        np.copyto(bank.loo_margins, bank.training_margins(workspace), where=unused)
-    return bank
+    def bank(self, parts: Sequence[SolvedBlock]) -> LSSVMBank:
+        """Return the bank of the machines of all groups.
+
+        Parameters
+        ----------
+        parts : sequence of SolvedBlock
+            The machines.
+
+        Returns
+        -------
+        LSSVMBank
+        """
+        data, codebook, workspace = self.data, self.codebook, self.workspace
+        if self.keep_factors and data.kernel.precomputed:
+            constant_diagonal(data)
+        fields, unused = joined(parts, data.class_index.size, codebook.n_columns)
+        # The rounding error of the largest kernel parameter is a bound for all.
+        roundings = data.kernel.roundings(data.X, float(self.gamma.max()))
+        bank = LSSVMBank(
+            data=data,
+            codebook=codebook,
+            C=self.C,
+            gamma=self.gamma,
+            blocks=[part.block for part in parts if part.block is not None] if self.keep_factors else None,
+            rounding_error=roundings * max(part.rounding_error for part in parts),
+            **fields,
+        )
+        if self.by_features:
+            bank = replace(bank, expansion=_expansion(bank, workspace.features, self.groups))
+        if self.folds is not None:
+            groups = [group.group for group in self.groups]
+            sums = partial(bank.kernel_sums, workspace=workspace)
+            nested = nested_outputs(sums, bank.gamma, self.folds, groups, parts, self.keep_fold_coef)
+            bank = replace(bank, nested=nested)
+        if unused.any():
+            np.copyto(bank.loo_margins, bank.training_margins(workspace), where=unused)
+        return bank
 
 
 def _require_memory(
     data: TrainingRows, groups: list[GroupGram], keep_factors: bool, by_features: bool
 ) -> None:
     """Raise MemoryError if the kernel matrices, or the features used in their place, do not fit into memory."""
-    squares = [float(group.rows.size) ** 2 for group in groups if not group.by_features]
+    sizes = np.sort([group.rows.size for group in groups if not group.by_features])[::-1].astype(np.float64)
+    # Matrices of many rows are factorised one after the other, others at once.
+    small = sizes[sizes <= FEW_ROWS]
+    largest = max(float((some**2).sum()) for some in (sizes[:1], small[: n_threads()]))
     n_features = data.kernel.n_features(data.X.shape[1]) if by_features else None
     n_rows = data.X.shape[0]
-    at_once = min(n_threads(), len(groups))
     entry = 8.0 * data.kernel.base_numbers  # bytes of the base matrix
-    factorised = (32.0 + entry) * max(squares, default=0.0) * at_once
-    kept = 8.0 * sum(squares) if keep_factors else 0.0
+    factorised = (32.0 + entry) * largest
+    kept = 8.0 * float((sizes**2).sum()) if keep_factors else 0.0
     if n_features is None:
         shared = 2.0 * min(entry * n_rows**2, KEPT_BYTES)
-        purpose = f"the kernel matrix of {max(squares) ** 0.5:.0f} rows with its factorisations"
+        purpose = f"the kernel matrix of {sizes[0]:.0f} rows with its factorisations"
     else:
-        shared = 8.0 * n_features * n_rows * (1 + 5 * at_once)
+        shared = 8.0 * n_features * n_rows * (1 + 5 * min(n_threads(), len(groups)))
         purpose = f"{n_features} features of {n_rows} rows, with what is computed of them,"
     remedy = "fit fewer rows"
     if len(groups) == 1:

@@ -16,8 +16,7 @@ from polymargin.machines._folds_out import FoldsOut
 from polymargin.machines._gram import GroupGram
 from polymargin.machines.lssvm import FactorisedBlock
 from polymargin.selection import evidence
-from polymargin.solvers.centring import add_outer
-from polymargin.solvers.ridge import CholeskyFactor, left_out_errors, symmetric_inverse, unbiased_diagonal
+from polymargin.solvers.ridge import InvertibleFactor, left_out_errors, unbiased_diagonal
 from polymargin.solvers.thin import ThinFactor
 
 Array = NDArray[Any]
@@ -137,11 +136,12 @@ def solve_block(
     # its full weight, and with it the other rows of its group.
     shifted_bias = centring.bias_eigenvalue + ridges
     without = None
-    if folds is not None and isinstance(factor, CholeskyFactor):
-        P = symmetric_inverse(np.array(factor.lower, order="F"))
-        add_outer(P, -1.0 / float(shifted_bias[0]), centring.bias_direction)
-        inverse = np.repeat(np.diagonal(P)[:, np.newaxis], columns.size, axis=1)
-        without = FoldsOut.from_inverse(group, block, folds, solution, P)
+    whole = None
+    if folds is not None and isinstance(factor, InvertibleFactor):
+        whole = factor.unbiased_inverse(centring, float(ridges[0]))
+    if folds is not None and whole is not None:
+        inverse = np.repeat(whole.diagonal[:, np.newaxis], columns.size, axis=1)
+        without = FoldsOut.from_inverse(group, block, folds, solution, whole)
     else:
         inverse = unbiased_diagonal(factor, centring, ridges)
         if folds is not None and isinstance(factor, ThinFactor):

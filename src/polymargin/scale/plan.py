@@ -225,7 +225,7 @@ def plan_scale(
     r = n_leaves = 0
     leaf_rows: tuple[int, ...] = ()
     leaf_share, memory = 1.0, exact_bytes if chosen == "exact" else 0.0
-    sample_rows = n if chosen == "exact" and device is None else min(n, settings.sample_rows)
+    sample_rows = n if chosen == "exact" else min(n, settings.sample_rows)
     decoder_rows = n if chosen == "exact" else min(n, settings.decoder_rows)
     if has_landmarks:
         n_products = 1 if codebook.is_dense else K

@@ -218,8 +218,10 @@ class _Lattice:
         octaves = list(settings.octaves)
         step = octaves[1] - octaves[0] if len(octaves) > 1 else 1
         while True:
-            for octave in octaves:
-                self.tried[octave] = self.attempt(self.unit * 2.0**octave)
+            # The eigendecompositions are of matrices of some size; of the kernels of one round, all at once.
+            gammas = [self.unit * 2.0**octave for octave in octaves]
+            found = in_threads(self.attempt, gammas, [self.samples.largest] * len(gammas))
+            self.tried |= dict(zip(octaves, found, strict=True))
             known = sorted(self.tried)
             costs = np.array([-self.tried[octave].score for octave in known])
             best = int(costs.argmin())
@@ -324,7 +326,9 @@ def _log_press(
         return float(of_columns.sum()), slopes
 
     try:
-        values, slopes = zip(*in_threads(of_part, parts), strict=True)
+        values, slopes = zip(
+            *in_threads(of_part, parts, [rows.weights.size for rows, _ in parts]), strict=True
+        )
     finally:
         count.advance(1.0)
     value = max(sum(values), 1e-300)

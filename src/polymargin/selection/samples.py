@@ -107,6 +107,8 @@ class Samples:
         self.grouped, self.ridges = grouped, ridges
         self.n_columns = max(part.targets.shape[1] for part in groups)
         self.totals = np.array([float(part.weights.sum()) for part in groups])
+        #: The number of rows of the largest group.
+        self.largest = max(part.weights.size for part in groups)
         # The groups of every stack: of similar size, all with features or none.
         thin = np.array([isinstance(part.base, ThinMatrix) for part in groups])
         sizes = np.array([part.weights.size for part in groups])

@@ -145,6 +145,40 @@ def inverse_blocks(inverse_triangle: Array, left_out: LeftOut) -> list[Array]:
     return blocks
 
 
+@dataclass(frozen=True)
+class WholeInverse:
+    """P, the inverse of A + ε without the bias direction, as a whole: of machines that are refitted without folds.
+
+    Attributes
+    ----------
+    P : ndarray of shape (n, n)
+        The matrix.
+    """
+
+    P: Array
+
+    @property
+    def diagonal(self) -> Array:
+        """The diagonal of P, shape (n,)."""
+        return np.diagonal(self.P)
+
+    def leave_fold_out(
+        self, solution: Array, held: Array, left_out: LeftOut | None = None
+    ) -> tuple[Array, Array]:
+        """Return machines trained without a fold, and their errors; see `leave_fold_out`.
+
+        Parameters
+        ----------
+        solution, held, left_out
+            As for `leave_fold_out`.
+
+        Returns
+        -------
+        solution, errors : ndarray of shape (n, L)
+        """
+        return leave_fold_out(self.P, solution, held, left_out)
+
+
 def leave_fold_out(
     P: Array, solution: Array, held: Array, left_out: LeftOut | None = None
 ) -> tuple[Array, Array]:

@@ -7,15 +7,15 @@ costs about fifteen of them and then serves any number of different ridges.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from polymargin.solvers import _lapack
-from polymargin.solvers.centring import Centring
-from polymargin.solvers.leave_out import LeftOut, inverse_blocks
+from polymargin.solvers.centring import Centring, add_outer
+from polymargin.solvers.leave_out import LeftOut, WholeInverse, inverse_blocks
 
 Array = NDArray[Any]
 
@@ -93,6 +93,26 @@ class WholeFactor(Factor, Protocol):
         """
 
 
+@runtime_checkable
+class InvertibleFactor(Factor, Protocol):
+    """A factorisation for one ridge whose whole inverse can be had, for machines that are refitted without folds."""
+
+    def unbiased_inverse(self, centring: Centring, ridge: float) -> Any:
+        """Return the inverse without the bias direction, see `polymargin.solvers.leave_out.WholeInverse`.
+
+        Parameters
+        ----------
+        centring : Centring
+            How A is centred.
+        ridge : float
+            ε.
+
+        Returns
+        -------
+        WholeInverse, or what has its methods; None where there is no memory for it
+        """
+
+
 class NotPositiveDefinite(np.linalg.LinAlgError):
     """The kernel matrix has a negative eigenvalue that the regularisation does not cover."""
 
@@ -157,6 +177,24 @@ class CholeskyFactor:
         inverse = np.array(self.lower, order="F")
         _lapack.invert_triangle(inverse)
         return inverse_blocks(inverse, left_out)
+
+    def unbiased_inverse(self, centring: Centring, ridge: float) -> WholeInverse:
+        """Return the inverse without the bias direction.
+
+        Parameters
+        ----------
+        centring : Centring
+            How A is centred.
+        ridge : float
+            ε.
+
+        Returns
+        -------
+        WholeInverse
+        """
+        P = symmetric_inverse(np.array(self.lower, order="F"))
+        add_outer(P, -1.0 / (centring.bias_eigenvalue + ridge), centring.bias_direction)
+        return WholeInverse(P)
 
     def log_determinants(self) -> Array:
         """Return the log-determinant, the same for every column.
