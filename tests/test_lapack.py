@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import lapack
 
+from polymargin._threads import threads
 from polymargin.solvers import _lapack
 
 
@@ -37,6 +38,30 @@ def test_everything_about_one_matrix(n):
     inverse = lower.copy(order="F")
     _lapack.invert_factored(inverse)
     assert_allclose(np.tril(inverse), np.tril(np.linalg.inv(A)), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [301, 512, 640])
+def test_tiles_of_large_matrices(n, monkeypatch):
+    """By tiles it is the same factor, and to the last bit the same for any number of threads."""
+    A = positive_definite(n)
+    expected = lapack.dpotrf(A, lower=1, clean=1)[0]
+    for name, size in (("FEW_ROWS", 100), ("_PANEL", 32), ("_TILE_ROWS", 96), ("_TILE_COLUMNS", 128)):
+        monkeypatch.setattr(_lapack, name, size)
+    found = []
+    for n_jobs in (1, 2, 3):
+        with threads(n_jobs):
+            lower = A.copy(order="F")
+            assert _lapack.factor(lower)
+            inverse = lower.copy(order="F")
+            _lapack.invert_triangle(inverse)
+        found.append((lower, inverse))
+    assert_array_equal(np.triu(lower, 1), 0.0)
+    assert_allclose(lower, expected, atol=1e-10 * np.abs(expected).max())
+    assert_allclose(inverse @ lower, np.eye(n), atol=1e-8)
+    for each in found[1:]:
+        assert_array_equal(each, found[0])
+    A[n - 1, n - 1] = -1.0
+    assert not _lapack.factor(A)
 
 
 def test_what_is_not_positive_definite():

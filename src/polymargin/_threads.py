@@ -156,6 +156,8 @@ def count_jobs(n_jobs: int | None) -> int:
     return 1 if current_process().daemon and not by_threads else effective_n_jobs(n_jobs)
 
 
+#: The entries of the rows that are worked on at a time: they stay in the cache.
+ENTRIES = 2**16
 #: The threads that `in_threads` may use here, and how many they are.
 _threads: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("threads", default=None)
 
@@ -218,6 +220,25 @@ def in_threads(
     else:
         results |= zip(small, _at_once(function, [items[place] for place in small]), strict=True)
     return [results[place] for place in range(len(items))]
+
+
+def over_rows(function: Callable[[slice], None], n_rows: int, n_columns: int) -> None:
+    """Call a function for all rows of a matrix, a few at a time; threads share them where the matrix is large.
+
+    Examples
+    --------
+    >>> matrix = np.eye(3)
+    >>> over_rows(lambda rows: np.negative(matrix[rows], out=matrix[rows]), 3, 3)
+    >>> matrix.sum()
+    -3.0
+    """
+    step = max(1, ENTRIES // max(1, n_columns))
+    strips = [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+    if n_rows * n_columns > FEW_ROWS**2:
+        in_threads(function, strips)
+        return
+    for strip in strips:
+        function(strip)
 
 
 def _at_once(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from polymargin._threads import in_threads
+from polymargin._threads import ENTRIES, in_threads, over_rows
 from polymargin.kernels._features import Features
 
 Array = NDArray[Any]
 
 #: The rows of a strip of a symmetric matrix.
 _STRIP = 64
-#: The entries of a strip that is computed entry by entry.
-_ENTRIES = 2**16
 
 
 class Kernel(ABC):
@@ -385,12 +383,14 @@ def in_strips(function: Callable[..., Array], *arrays: Array) -> Array:
            [1., 2.]])
     """
     shape = arrays[0].shape
-    step = max(1, _ENTRIES // max(1, int(np.prod(shape[1:]))))
-    if shape[0] <= step:
+    if np.prod(shape) <= ENTRIES:
         return function(*arrays)
     result = np.empty(shape)
-    for start in range(0, shape[0], step):
-        result[start : start + step] = function(*(array[start : start + step] for array in arrays))
+
+    def compute(rows: slice) -> None:
+        result[rows] = function(*(array[rows] for array in arrays))
+
+    over_rows(compute, shape[0], int(np.prod(shape[1:])))
     return result
 
 

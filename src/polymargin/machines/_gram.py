@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
 
+from polymargin._threads import over_rows
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Features
@@ -324,7 +325,11 @@ def _one_number(base: Array) -> Array:
 
 def check_base(base: Array, kernel: Kernel) -> None:
     """Raise ValueError or NotPositiveDefinite unless a base matrix is a Gram matrix."""
-    if not np.isfinite(base).all():
+    finite: list[bool] = []
+    over_rows(
+        lambda rows: finite.append(bool(np.isfinite(base[rows]).all())), len(base), base.size // len(base)
+    )
+    if not all(finite):
         raise ValueError(f"the kernel matrix holds infinite or undefined values; {_remedy(kernel)}")
     if kernel.untrusted and not np.allclose(base, base.T, rtol=1e-6, atol=1e-8 * np.abs(base).max()):
         raise ValueError("the kernel matrix is not symmetric, so it is not a kernel's")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from polymargin import _memory
-from polymargin._threads import n_threads
+from polymargin._threads import in_threads, n_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import FeatureExpansion
@@ -213,14 +213,25 @@ class LSSVMBank:
         n = self.data.X.shape[0]
         sums = np.empty((n, len(coef)))
         different = np.unique(gammas)
-        if different.size == 1 and (K := workspace.gram(float(different[0]))) is not None:
-            return K @ coef.T
+        terms = [(float(gamma), np.flatnonzero(gammas == gamma)) for gamma in different]
+        K = workspace.gram(float(different[0])) if different.size == 1 else None
         base = workspace.base
-        for gamma in different:
-            columns = np.flatnonzero(gammas == gamma)
-            for rows in _blocks(n, n):
-                part = self.kernel.base(self.data.X[rows], self.data.X) if base is None else base[rows]
-                sums[np.ix_(np.arange(n)[rows], columns)] = self.kernel.apply(part, gamma) @ coef[columns].T
+        base_of = self._base_to_rows if base is None else np.asarray
+
+        def add(rows: slice) -> None:
+            if K is not None:
+                np.matmul(K[rows], coef.T, out=sums[rows])
+                return
+            part = base_of((self.data.X if base is None else base)[rows])
+            for gamma, columns in terms:
+                sums[rows, columns] = self.kernel.apply(part, gamma) @ coef[columns].T
+
+        blocks = list(_blocks(n, n))
+        if self.kernel.untrusted:  # a function of the user, which several threads may not be able to call
+            for rows in blocks:
+                add(rows)
+        else:
+            in_threads(add, blocks)
         return sums
 
     def outputs(self, X: Any, *, variances: bool) -> Outputs:

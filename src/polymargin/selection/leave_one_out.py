@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymargin._progress import Count
-from polymargin._threads import in_threads
+from polymargin._threads import in_threads, n_threads
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import ChosenParameters, Pool
 from polymargin.selection.press import press, press_of_features
@@ -218,10 +218,13 @@ class _Lattice:
         octaves = list(settings.octaves)
         step = octaves[1] - octaves[0] if len(octaves) > 1 else 1
         while True:
-            # The eigendecompositions are of matrices of some size; of the kernels of one round, all at once.
-            gammas = [self.unit * 2.0**octave for octave in octaves]
-            found = in_threads(self.attempt, gammas, [self.samples.largest] * len(gammas))
-            self.tried |= dict(zip(octaves, found, strict=True))
+            while octaves:
+                some, octaves = octaves[: n_threads()], octaves[n_threads() :]
+                gammas = [self.unit * 2.0**octave for octave in some]
+                self.samples.compute(self.criterion, gammas, self.ridge)
+                self.tried |= {
+                    octave: self.attempt(gamma) for octave, gamma in zip(some, gammas, strict=True)
+                }
             known = sorted(self.tried)
             costs = np.array([-self.tried[octave].score for octave in known])
             best = int(costs.argmin())

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import log_grid
 from polymargin.selection.press import CANCELLED
@@ -28,6 +29,9 @@ RIDGE_LIMITS, PER_DECADE = (1e-9, 1e4), 2
 _SIMILAR = 0.8
 #: Groups of fewer rows than this share a stack regardless of their sizes.
 _SMALL = 48
+#: The sum of m³ from which on a stack is large enough: its Python code takes a thirtieth of the time, and several
+#: threads are better off with several stacks.
+_ENOUGH = 3e7
 
 
 class SampledGroup(NamedTuple):
@@ -107,8 +111,6 @@ class Samples:
         self.grouped, self.ridges = grouped, ridges
         self.n_columns = max(part.targets.shape[1] for part in groups)
         self.totals = np.array([float(part.weights.sum()) for part in groups])
-        #: The number of rows of the largest group.
-        self.largest = max(part.weights.size for part in groups)
         # The groups of every stack: of similar size, all with features or none.
         thin = np.array([isinstance(part.base, ThinMatrix) for part in groups])
         sizes = np.array([part.weights.size for part in groups])
@@ -116,7 +118,8 @@ class Samples:
         for number in np.lexsort((-sizes, thin)):
             first = self._stacks[-1][0] if self._stacks else number
             similar = sizes[number] >= _SIMILAR * sizes[first] or sizes[first] <= _SMALL
-            if self._stacks and thin[number] == thin[first] and similar and not grouped:
+            enough = self._stacks and len(self._stacks[-1]) * float(sizes[first]) ** 3 > _ENOUGH
+            if self._stacks and thin[number] == thin[first] and similar and not (enough or grouped):
                 self._stacks[-1].append(int(number))
             else:
                 self._stacks.append([int(number)])
@@ -125,31 +128,63 @@ class Samples:
     def path(self, criterion: Criterion, gamma: float, ridge: float | None = None) -> Path:
         """Return the criterion of every group, at one ridge if it is given; cached."""
         key = criterion, gamma, ridge
-        if key in self._paths:
-            return self._paths[key]
+        if key not in self._paths:
+            self.compute(criterion, [gamma], ridge)
+        return self._paths[key]
+
+    def compute(self, criterion: Criterion, gammas: Sequence[float], ridge: float | None = None) -> None:
+        """Compute the paths of several gammas; threads share the eigendecompositions of all of them.
+
+        Parameters
+        ----------
+        criterion : {"loo", "gcv"}
+            The criterion.
+        gammas : sequence of float
+            The kernel parameters.
+        ridge : float or None
+            The ridge, if it is given.
+        """
+        gammas = [gamma for gamma in gammas if (criterion, gamma, ridge) not in self._paths]
+        with np.errstate(over="ignore", invalid="ignore"):
+            tasks = [(gamma, numbers) for gamma in gammas for numbers in self._stacks]
+            sizes = [self.groups[numbers[0]].weights.size for _, numbers in tasks]
+            decomposed = in_threads(self._decomposed, tasks, sizes)
+            per_gamma = len(self._stacks)
+            for place, gamma in enumerate(gammas):
+                of_gamma = decomposed[place * per_gamma : (place + 1) * per_gamma]
+                self._paths[criterion, gamma, ridge] = self._path_of(criterion, of_gamma, ridge)
+
+    def _decomposed(self, task: tuple[float, list[int]]) -> tuple[list[int], _Stack, _Spectra]:
+        """Decompose the matrices of a stack for one gamma."""
+        gamma, numbers = task
+        stack = _Stack(self.kernel, [self.groups[number] for number in numbers], self.grouped)
+        return numbers, stack, stack.spectra(gamma)
+
+    def _path_of(
+        self,
+        criterion: Criterion,
+        decomposed: list[tuple[list[int], _Stack, _Spectra]],
+        ridge: float | None,
+    ) -> Path:
+        """Return the path of a gamma from the eigendecompositions of all stacks."""
         n_groups = len(self.groups)
         bias_eigenvalues, magnitudes = np.empty(n_groups), np.empty(n_groups)
-        decomposed = []
-        with np.errstate(over="ignore", invalid="ignore"):
-            for numbers in self._stacks:
-                stack = _Stack(self.kernel, [self.groups[number] for number in numbers], self.grouped)
-                spectra = stack.spectra(gamma)
-                bias_eigenvalues[numbers], magnitudes[numbers] = spectra.bias_eigenvalues, spectra.magnitudes
-                decomposed.append((numbers, stack, spectra))
-            if ridge is not None:
-                grid = np.log([ridge])
-            elif self.ridges is not None:
-                grid = np.log(self.ridges)
-            else:  # the limits of every group, and of all together
-                limits = [self._limits(bias_eigenvalues, magnitudes)]
-                limits += [self._limits(bias_eigenvalues[[n]], magnitudes[[n]]) for n in range(n_groups)]
-                grid = log_grid(min(low for low, _ in limits), max(high for _, high in limits), PER_DECADE)
-            costs = np.zeros((grid.size, n_groups, self.n_columns))
-            for numbers, stack, spectra in decomposed:
-                found = stack.costs(criterion, spectra, np.exp(grid))
-                costs[:, numbers, : found.shape[2]] = found
-        self._paths[key] = Path(grid, costs, bias_eigenvalues, magnitudes)
-        return self._paths[key]
+        for numbers, _, spectra in decomposed:
+            bias_eigenvalues[numbers], magnitudes[numbers] = spectra.bias_eigenvalues, spectra.magnitudes
+        if ridge is not None:
+            grid = np.log([ridge])
+        elif self.ridges is not None:
+            grid = np.log(self.ridges)
+        else:  # the limits of every group, and of all together
+            limits = [self._limits(bias_eigenvalues, magnitudes)]
+            limits += [self._limits(bias_eigenvalues[[n]], magnitudes[[n]]) for n in range(n_groups)]
+            grid = log_grid(min(low for low, _ in limits), max(high for _, high in limits), PER_DECADE)
+        ridges, costs = np.exp(grid), np.zeros((grid.size, n_groups, self.n_columns))
+        sizes = [self.groups[numbers[0]].weights.size for numbers, *_ in decomposed]
+        found = in_threads(lambda part: part[1].costs(criterion, part[2], ridges), decomposed, sizes)
+        for (numbers, *_), of_stack in zip(decomposed, found, strict=True):
+            costs[:, numbers, : of_stack.shape[2]] = of_stack
+        return Path(grid, costs, bias_eigenvalues, magnitudes)
 
     def best_ridge(
         self, criterion: Criterion, gamma: float, mask: Array, ridge: float | None

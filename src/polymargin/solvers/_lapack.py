@@ -3,8 +3,10 @@
 SciPy's own wrappers hold the lock while LAPACK works. These call the same routines, which SciPy exports for Cython,
 through ctypes, which lets go of it. Triangles are inverted by halves, which is mostly matrix products: LAPACK's own
 routine took 1.4 to 3.3 times as long on 200 to 1500 rows. On whole fits the difference was within the noise of a busy
-machine of two cores (``benchmarks/lapack.py --fit`` measures it). All matrices are square, double and in Fortran order;
-results replace what was there.
+machine of two cores (``benchmarks/lapack.py --fit`` measures it). Large matrices are factorised and inverted by tiles,
+which threads share: a matrix then takes several of them, not the threads of BLAS, which wait for each other at every
+step. The tiles do not depend on the number of threads, and nor does the result. All matrices are square, double and in
+Fortran order; results replace what was there.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas, cython_lapack
+
+from polymargin._threads import FEW_ROWS, blas_threads_for, in_threads, n_threads
 
 Array = NDArray[Any]
 
@@ -37,14 +41,20 @@ _dpotrs = _routine(cython_lapack, "dpotrs", 8)
 _dtrtri = _routine(cython_lapack, "dtrtri", 6)
 _dlauum = _routine(cython_lapack, "dlauum", 5)
 _dtrmm = _routine(cython_blas, "dtrmm", 11)
+_dtrsm = _routine(cython_blas, "dtrsm", 11)
+_dgemm = _routine(cython_blas, "dgemm", 13)
+_dsyrk = _routine(cython_blas, "dsyrk", 10)
 
 #: Columns that are cleared above the diagonal at a time.
 _STRIPE = 64
 #: The largest triangle, in rows, that is inverted by one call of LAPACK.
 _BLOCK = 64
+#: The columns of a panel and the sides of a tile of a large matrix.
+_PANEL, _TILE_ROWS, _TILE_COLUMNS = 256, 512, 2048
 _LOWER = _LEFT = byref(ctypes.c_char(b"L"))
 _RIGHT = byref(ctypes.c_char(b"R"))
 _NOT_UNIT = _AS_IT_IS = byref(ctypes.c_char(b"N"))
+_TRANSPOSED = byref(ctypes.c_char(b"T"))
 _ONE, _MINUS_ONE = byref(ctypes.c_double(1.0)), byref(ctypes.c_double(-1.0))
 
 
@@ -65,13 +75,69 @@ def factor(A: Array) -> bool:
            [1., 2.]]))
     """
     _check(A)
-    size, info = byref(c_int(A.shape[0])), c_int()
-    _dpotrf(_LOWER, size, A.ctypes.data, size, byref(info))
-    for start in range(0, A.shape[0], _STRIPE):
+    corner, n = A.ctypes.data, A.shape[0]
+    with blas_threads_for(0 if n_threads() > 1 else n):
+        definite = _factor_by_tiles(corner, n) if n > FEW_ROWS else _factor(corner, n, n)
+
+    def clear(start: int) -> None:
         stripe = slice(start, start + _STRIPE)
         A[:start, stripe] = 0.0
         A[stripe, stripe] = np.tril(A[stripe, stripe])
+
+    starts = range(0, n, _STRIPE)
+    if n > FEW_ROWS:
+        in_threads(clear, starts)
+    else:
+        for start in starts:
+            clear(start)
+    return definite
+
+
+def _factor(corner: int, n: int, stride: int) -> bool:
+    """Replace the matrix of n rows whose first entry has this address by its Cholesky factor."""
+    info = c_int()
+    _dpotrf(_LOWER, byref(c_int(n)), corner, byref(c_int(stride)), byref(info))
     return info.value == 0
+
+
+def _factor_by_tiles(corner: int, n: int) -> bool:
+    """Replace a large matrix by its Cholesky factor, panel by panel; threads share the tiles below and beside it."""
+    stride = byref(c_int(n))
+
+    def entry(row: int, column: int) -> int:
+        return corner + 8 * (row + column * n)
+
+    for panel in range(0, n, _PANEL):
+        width = min(_PANEL, n - panel)
+        rest = panel + width
+        if not _factor(entry(panel, panel), width, n):
+            return False
+
+        def solve(row: int, panel: int = panel, width: int = width) -> None:
+            size = byref(c_int(min(_TILE_ROWS, n - row)))
+            triangle, tile = entry(panel, panel), entry(row, panel)
+            columns = byref(c_int(width))
+            _dtrsm(
+                _RIGHT, _LOWER, _TRANSPOSED, _NOT_UNIT, size, columns, _ONE, triangle, stride, tile, stride
+            )
+
+        def update(tile: tuple[int, int], panel: int = panel, width: int = width) -> None:
+            row, column = tile
+            n_rows, inner = byref(c_int(min(_TILE_ROWS, n - row))), byref(c_int(width))
+            left, right, target = entry(row, panel), entry(column, panel), entry(row, column)
+            if row == column:
+                syrk = left, stride, _ONE, target, stride
+                _dsyrk(_LOWER, _AS_IT_IS, n_rows, inner, _MINUS_ONE, *syrk)
+                return
+            n_columns = byref(c_int(min(_TILE_COLUMNS, row - column)))
+            gemm = left, stride, right, stride, _ONE, target, stride
+            _dgemm(_AS_IT_IS, _TRANSPOSED, n_rows, n_columns, inner, _MINUS_ONE, *gemm)
+
+        rows = range(rest, n, _TILE_ROWS)
+        in_threads(solve, rows)
+        tiles = [(row, column) for row in rows for column in range(rest, row, _TILE_COLUMNS)]
+        in_threads(update, [*tiles, *((row, row) for row in rows)])
+    return True
 
 
 def invert_factored(lower: Array) -> None:
@@ -86,7 +152,40 @@ def invert_triangle(lower: Array) -> None:
     _check(lower)
     if not np.diagonal(lower).all():
         raise np.linalg.LinAlgError("the matrix is singular")
-    _invert(lower.ctypes.data, lower.shape[0], lower.shape[0])
+    corner, n = lower.ctypes.data, lower.shape[0]
+    if n > FEW_ROWS:
+        _invert_by_tiles(corner, n)
+    else:
+        _invert(corner, n, n)
+
+
+def _invert_by_tiles(corner: int, n: int) -> None:
+    """Replace a large triangle by its inverse: small triangles first, then what is between them, tile by tile."""
+    stride = byref(c_int(n))
+    levels: list[
+        list[tuple[int, int, int]]
+    ] = []  # the start, the middle and the end of triangles of each depth
+    triangles = [(0, n)]
+    while max(end - start for start, end in triangles) > _TILE_ROWS:
+        levels.append([(start, (start + end) // 2, end) for start, end in triangles])
+        triangles = [half for start, middle, end in levels[-1] for half in ((start, middle), (middle, end))]
+    in_threads(lambda part: _invert(corner + 8 * part[0] * (n + 1), part[1] - part[0], n), triangles)
+
+    def beside(tile: tuple[int, int, int, int]) -> None:
+        _, middle, end, column = tile
+        sizes = byref(c_int(end - middle)), byref(c_int(min(column + _PANEL, middle) - column))
+        triangle, below = corner + 8 * middle * (n + 1), corner + 8 * (middle + column * n)
+        _dtrmm(_LEFT, _LOWER, _AS_IT_IS, _NOT_UNIT, *sizes, _MINUS_ONE, triangle, stride, below, stride)
+
+    def above(tile: tuple[int, int, int, int]) -> None:
+        start, middle, end, row = tile
+        sizes = byref(c_int(min(row + _PANEL, end) - row)), byref(c_int(middle - start))
+        triangle, left = corner + 8 * start * (n + 1), corner + 8 * (row + start * n)
+        _dtrmm(_RIGHT, _LOWER, _AS_IT_IS, _NOT_UNIT, *sizes, _ONE, triangle, stride, left, stride)
+
+    for level in reversed(levels):
+        in_threads(beside, [(*part, column) for part in level for column in range(part[0], part[1], _PANEL)])
+        in_threads(above, [(*part, row) for part in level for row in range(part[1], part[2], _PANEL)])
 
 
 def _invert(corner: int, n: int, stride: int) -> None:

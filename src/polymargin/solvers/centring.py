@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from polymargin._threads import over_rows
 
-#: The rows of a strip of a matrix.
-_STRIP = 64
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -150,11 +149,17 @@ def centre(K: Array, weights: Array) -> tuple[Centring, Array]:
     row_means = K @ weights / total
     grand_mean = float(row_means @ weights / total)
     roots = np.sqrt(weights)
-    K -= row_means[:, np.newaxis]
-    K -= row_means[np.newaxis, :] - grand_mean
-    if (weights != 1.0).any():
-        K *= roots[:, np.newaxis]
-        K *= roots[np.newaxis, :]
+    weighted = bool((weights != 1.0).any())
+
+    def project(rows: slice) -> None:
+        strip = K[rows]
+        strip -= row_means[rows, np.newaxis]
+        strip -= row_means - grand_mean
+        if weighted:
+            strip *= roots[rows, np.newaxis]
+            strip *= roots
+
+    over_rows(project, *K.shape)
     bias_eigenvalue = float(np.trace(K)) / max(total - 1.0, 1.0)
     if not bias_eigenvalue > 0.0:
         bias_eigenvalue = 1.0
@@ -174,8 +179,11 @@ def add_outer(A: Array, factor: float, vector: Array) -> None:
     vector : ndarray of shape (n,)
         The vector.
     """
-    if (vector == vector[0]).all():
-        A += factor * vector[0] ** 2
-        return
-    for start in range(0, vector.size, _STRIP):
-        A[start : start + _STRIP] += factor * vector[start : start + _STRIP, np.newaxis] * vector
+    same = bool((vector == vector[0]).all())
+    # In the order of the memory.
+    A = A.T if A.flags.f_contiguous else A
+
+    def add(rows: slice) -> None:
+        A[rows] += factor * (vector[0] ** 2 if same else vector[rows, np.newaxis] * vector)
+
+    over_rows(add, *A.shape)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from polymargin._threads import over_rows
 from polymargin.solvers import _lapack
 from polymargin.solvers.centring import Centring, add_outer
 from polymargin.solvers.leave_out import LeftOut, WholeInverse, inverse_blocks
@@ -157,7 +158,7 @@ class CholeskyFactor:
         -------
         ndarray of shape (n, L)
         """
-        inverse = np.array(self.lower, order="F")
+        inverse = _copied(self.lower)
         _lapack.invert_triangle(inverse)
         diagonal = np.einsum("ij,ij->j", inverse, inverse)
         return np.repeat(diagonal[:, np.newaxis], self.n_columns, axis=1)
@@ -174,7 +175,7 @@ class CholeskyFactor:
         -------
         list of ndarray
         """
-        inverse = np.array(self.lower, order="F")
+        inverse = _copied(self.lower)
         _lapack.invert_triangle(inverse)
         return inverse_blocks(inverse, left_out)
 
@@ -192,7 +193,7 @@ class CholeskyFactor:
         -------
         WholeInverse
         """
-        P = symmetric_inverse(np.array(self.lower, order="F"))
+        P = symmetric_inverse(_copied(self.lower))
         add_outer(P, -1.0 / (centring.bias_eigenvalue + ridge), centring.bias_direction)
         return WholeInverse(P)
 
@@ -332,7 +333,7 @@ def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
     --------
     spectral : Many ridges.
     """
-    shifted = np.array(A, order="F")
+    shifted = _copied(A)
     shifted[np.diag_indices_from(shifted)] += ridge
     if not _lapack.factor(shifted):
         _check_size(A, ridge)
@@ -341,6 +342,13 @@ def cholesky(A: Array, ridge: float, n_columns: int) -> CholeskyFactor:
             f"regularisation 1/C; {_REMEDY}"
         )
     return CholeskyFactor(shifted, n_columns)
+
+
+def _copied(A: Array) -> Array:
+    """Return a copy of a symmetric or triangular matrix in Fortran order; threads share a large one."""
+    copy = np.empty(A.shape, order="F")
+    over_rows(lambda columns: np.copyto(copy[:, columns], A[:, columns]), A.shape[1], A.shape[0])
+    return copy
 
 
 def _check_size(A: Array, ridge: float) -> None:
@@ -366,8 +374,14 @@ def symmetric_inverse(lower: Array) -> Array:
     ndarray of shape (n, n)
     """
     _lapack.invert_factored(lower)
+
     # The other half fills the zeros.
-    lower += lower.T
+    def mirror(rows: slice) -> None:
+        lower[: rows.start, rows] = lower[rows, : rows.start].T
+        square = lower[rows, rows]
+        square += square.T.copy()
+
+    over_rows(mirror, *lower.shape)
     lower[np.diag_indices_from(lower)] *= 0.5
     return lower
 
