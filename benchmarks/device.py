@@ -3,12 +3,14 @@
     python benchmarks/device.py agreement [--datasets satimage]
     python benchmarks/device.py fit [--datasets covtype_15k letter mnist] [--metric learned] [--device cuda]
     python benchmarks/device.py cores [--datasets covtype_15k letter] [--jobs 1 16]
+    python benchmarks/device.py divided [--rows 100000 1000000] [--scale auto] [--jobs 16]
     python benchmarks/device.py torchkm [--datasets letter covtype_15k]
 
 ``fit`` chooses kernel, C, gamma and, if asked for, the metric, calibrates, and predicts the test rows. The rows are
 those of the official split where there is one (mnist: 60 000 and 10 000), else 12 000 and the rest. Columns are
-standardised, those of mnist are divided by 255. ``--steps`` prints when each step of a fit began. ``torchkm`` compares
-with that package (``pip install torchkm``), which has two classes: every other class against the rest.
+standardised, those of mnist are divided by 255. ``--steps`` prints when each step of a fit began. ``divided`` fits
+leaves and landmarks to waveform, whose true posterior is known, on the CPU and on the device. ``torchkm`` compares with
+that package (``pip install torchkm``), which has two classes: every other class against the rest.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ import numpy as np
 
 from polymargin import LSSVMClassifier
 from polymargin.datasets import load
+
+#: The rows on which divided fits are compared, and their seed, which is that of no training rows.
+TEST_ROWS, TEST_SEED = 100_000, 1_000_003
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def agreement(arguments: argparse.Namespace) -> None:
     """Print the largest difference between probabilities of the CPU and of the device, everything chosen by fit."""
     warm_up(arguments.device)
     for name in arguments.datasets or ["satimage"]:
-        rows = split(name, arguments.rows)
+        rows = split(name, arguments.rows and arguments.rows[0])
         # The same sample for the search on both, so that the same C and gamma are found or refined.
         parameters = {"scale": "exact", "n_jobs": arguments.jobs[-1], "metric": arguments.metric}
         given, _, on_device = fitted(rows, device=arguments.device, **parameters)
@@ -115,7 +120,7 @@ def fit(arguments: argparse.Namespace) -> None:
     """Print quality and seconds of fits on the device."""
     warm_up(arguments.device)
     for name in arguments.datasets or ["covtype_15k", "letter", "mnist"]:
-        rows = split(name, arguments.rows)
+        rows = split(name, arguments.rows and arguments.rows[0])
         model, _, facts = fitted(
             rows,
             scale=arguments.scale,
@@ -129,13 +134,36 @@ def fit(arguments: argparse.Namespace) -> None:
         print(f"{name}, {rows.y.size} rows, {arguments.coding}: {line(facts)}\n  {model.plan_}", flush=True)
 
 
+def divided(arguments: argparse.Namespace) -> None:
+    """Print seconds and quality of fits to many rows, and the largest difference between their probabilities."""
+    from polymargin.datasets.generators import generators
+    from polymargin.metrics import divergence_from_truth
+
+    warm_up(arguments.device)
+    generator = generators()["waveform"]
+    X_test, y_test = generator.sample(TEST_ROWS, random_state=TEST_SEED)
+    truth = generator.posterior(X_test)
+    scale = "auto" if arguments.scale == "exact" else arguments.scale
+    for n_rows in arguments.rows or [100_000, 1_000_000]:
+        rows = Split(*generator.sample(n_rows, random_state=0), X_test, y_test)
+        found = []
+        for device in ("cpu", arguments.device):
+            model, log_p, facts = fitted(
+                rows, scale=scale, device=device, n_jobs=arguments.jobs[-1], verbose=int(arguments.steps)
+            )
+            facts["excess"] = float(divergence_from_truth(truth, log_p).kl)
+            print(f"waveform, {device}: {line(facts)}\n  {model.plan_}", flush=True)
+            found.append(np.exp(log_p))
+        print(f"  largest difference of a probability {np.abs(found[0] - found[1]).max():.2e}", flush=True)
+
+
 def torchkm(arguments: argparse.Namespace) -> None:
     """Print quality and seconds of two-class problems on the device, ours beside TorchKM's exact machine."""
     from torchkm.estimators import TorchKMSVC
 
     warm_up(arguments.device)
     for name in arguments.datasets or ["letter", "covtype_15k"]:
-        rows = split(name, arguments.rows)
+        rows = split(name, arguments.rows and arguments.rows[0])
         labels, every_other = np.unique(rows.y)[::2], (rows.y, rows.y_test)
         y, y_test = (np.isin(each, labels).astype(int) for each in every_other)
         rows = Split(rows.X, y, rows.X_test, y_test)
@@ -160,8 +188,8 @@ def torchkm(arguments: argparse.Namespace) -> None:
 def parts_measured() -> Iterator[dict[str, float]]:
     """Give the seconds of the parts of the fits in this block: search, machines, decoder."""
     from polymargin.decoders import CoupledSoftmax
-    from polymargin.estimators import _places
     from polymargin.machines import lssvm_training
+    from polymargin.scale import _places
 
     seconds: dict[str, float] = {}
 
@@ -192,7 +220,7 @@ def cores(arguments: argparse.Namespace) -> None:
 
     warm_up(None)
     for name in arguments.datasets or ["covtype_15k", "letter"]:
-        rows = split(name, arguments.rows)
+        rows = split(name, arguments.rows and arguments.rows[0])
         for n_jobs in arguments.jobs:
             with threadpool_limits(n_jobs), parts_measured() as seconds:
                 _, _, facts = fitted(
@@ -233,9 +261,9 @@ def show_steps() -> None:
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("command", choices=("agreement", "fit", "cores", "torchkm"))
+    parser.add_argument("command", choices=("agreement", "fit", "cores", "divided", "torchkm"))
     parser.add_argument("--datasets", nargs="+")
-    parser.add_argument("--rows", type=int, help="training rows")
+    parser.add_argument("--rows", type=int, nargs="+", help="training rows; several for divided")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--metric", choices=("learned",))
     parser.add_argument("--kernel")
@@ -246,7 +274,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.steps:
         show_steps()
-    commands = {"agreement": agreement, "fit": fit, "cores": cores, "torchkm": torchkm}
+    commands = {"agreement": agreement, "fit": fit, "cores": cores, "divided": divided, "torchkm": torchkm}
     commands[arguments.command](arguments)
 
 

@@ -8,14 +8,22 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn import config_context
 from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
 
 import polymargin.device
 from polymargin import AutoKernelClassifier, LSSVMClassifier
-from polymargin.device import OutOfDeviceMemory, resolve_device
-from polymargin.scale import ScaleSettings
+from polymargin.datasets import make_waveform
+from polymargin.device import Device, OutOfDeviceMemory, resolve_device
+from polymargin.device.kernels import DeviceKernel
+from polymargin.kernels import Blend
+from polymargin.machines import TrainingRows
+from polymargin.scale import ScaleSettings, _on_device
+from polymargin.scale.feature_maps import LandmarkMap, centred
+from polymargin.scale.landmark_bank import features_of
+from polymargin.scale.sources import BlockStatistics
 from polymargin.selection import SearchSettings
 
 strict = pytest.importorskip("array_api_strict")
@@ -40,7 +48,7 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(polymargin.device, "resolve_device", resolved)
     monkeypatch.setattr("polymargin.device.margins.resolve_device", resolved)
     # As if the CPU took longer even for the few rows of these tests.
-    monkeypatch.setattr("polymargin.estimators._places._GROUP_SECONDS", 0.0)
+    monkeypatch.setattr("polymargin.scale._on_device._GROUP_SECONDS", 0.0)
     return device
 
 
@@ -148,7 +156,7 @@ def test_groups_of_few_rows_are_trained_on_the_cpu(wine, stand_in, monkeypatch):
     monkeypatch.setattr(polymargin.device, "fit_device_bank", refused)
     with pytest.raises(AssertionError):
         LSSVMClassifier(device="cuda").fit(X, y)
-    monkeypatch.setattr("polymargin.estimators._places._GROUP_SECONDS", 0.008)
+    monkeypatch.setattr("polymargin.scale._on_device._GROUP_SECONDS", 0.008)
     model = LSSVMClassifier(device="cuda").fit(X, y)
     np.testing.assert_allclose(
         model.predict_proba(X), LSSVMClassifier().fit(X, y).predict_proba(X), atol=1e-12
@@ -168,6 +176,146 @@ def test_what_does_not_fit_onto_the_device_is_divided(wine, stand_in, monkeypatc
     assert model.score(X, y) > 0.9
     with pytest.raises(OutOfDeviceMemory, match="9 GiB"):
         LSSVMClassifier(device="cuda", scale="exact").fit(X, y)
+
+
+DIVIDED = {"scaling": SMALL, "n_landmarks": 40, "n_jobs": 2}
+
+
+@pytest.fixture
+def waves():
+    return make_waveform(500, random_state=0)
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """What was computed on the device."""
+    found = set()
+
+    def watched(owner, name):
+        function = getattr(owner, name)
+
+        def run(*args, **kwargs):
+            found.add(name)
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, run)
+
+    watched(polymargin.device, "fit_device_bank")
+    watched(polymargin.device, "DeviceMargins")
+    for name in ("__call__", "statistics", "times"):
+        watched(_on_device.DeviceMap, name)
+    return found
+
+
+@pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all"])
+@pytest.mark.parametrize("scale", ["leaves", "landmarks", "both"])
+def test_divided_fits_are_those_of_the_cpu(waves, stand_in, used, scale, coding):
+    X, y = waves
+    given = {"scale": scale, "coding": coding, **DIVIDED}
+    cpu = LSSVMClassifier(**given).fit(X[:400], y[:400])
+    expected = cpu.predict_proba(X)
+    assert not used
+    gpu = LSSVMClassifier(device="cuda", **given).fit(X[:400], y[:400])
+    assert gpu.plan_.device == "cuda"
+    assert "on cuda" in str(gpu.plan_)
+    np.testing.assert_allclose(gpu.loo_margins_, cpu.loo_margins_, atol=1e-9)
+    used.remove("fit_device_bank")  # of the sample at least
+    np.testing.assert_allclose(gpu.predict_proba(X), expected, atol=1e-8)
+    of_leaves, of_landmarks = {"DeviceMargins"}, {"__call__", "statistics", "times"}
+    assert used == {"leaves": of_leaves, "landmarks": of_landmarks}.get(scale, of_leaves | of_landmarks)
+    # Nothing of the device is left in the model, which is saved and computes on the CPU as well.
+    gpu.set_params(device=None)
+    np.testing.assert_allclose(gpu.predict_proba(X), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("scale", ["leaves", "landmarks"])
+def test_divided_fits_with_weights_and_groups_of_rows(waves, stand_in, used, scale):
+    X, y = waves
+    rng = np.random.default_rng(0)
+    weights, groups = rng.integers(0, 4, len(y)), rng.integers(0, 200, len(y))
+    given = {"scale": scale, "kernel": "rbf", "columns": "ranks", **DIVIDED}
+    one, other = (
+        LSSVMClassifier(device=device, **given).fit(X, y, sample_weight=weights, groups=groups)
+        for device in (None, "cuda")
+    )
+    assert used
+    np.testing.assert_allclose(other.predict_proba(X), one.predict_proba(X), atol=1e-8)
+    np.testing.assert_allclose(other.loo_margins_, one.loo_margins_, atol=1e-9)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_map_on_a_device_is_that_of_the_cpu(stand_in, monkeypatch, soft):
+    X, y = make_waveform(300, random_state=0)
+    rng = np.random.default_rng(0)
+    labels = rng.dirichlet(np.ones(4), 300) * rng.integers(0, 2, (300, 4)) if soft else None
+    rows = TrainingRows(Blend(), X, y, rng.uniform(0.5, 2.0, 300), labels)
+    cpu = centred(LandmarkMap.of(Blend(), 0.05, X[:30]), X)
+    found = _on_device.DeviceMap(cpu, stand_in)
+    monkeypatch.setattr(Device, "block_bytes", lambda self: 8.0 * 51 * 8 * 70)
+    assert [each.stop for each in found.blocks(300)] == [70, 140, 210, 280, 300]
+    np.testing.assert_allclose(features_of(found, X), cpu(X), atol=1e-11)
+    thin = sparse.csr_array(np.round(X))
+    np.testing.assert_allclose(found(thin), cpu(thin.toarray()), atol=1e-11)
+    np.testing.assert_allclose(found.missing(X), cpu.missing(X))
+    weights = rng.normal(size=(30, 2))
+    np.testing.assert_allclose(found.times(X, weights), cpu(X) @ weights, atol=1e-11)
+    for together in (False, True):
+        # A class without rows has none of anything.
+        one, other = (BlockStatistics(each, 4, together).in_blocks(rows) for each in (cpu, found))
+        assert one.n_rows == other.n_rows
+        np.testing.assert_allclose(other.weights, one.weights)
+        np.testing.assert_allclose(other.sums, one.sums, atol=1e-10)
+        np.testing.assert_allclose(other.products, one.products, atol=1e-10)
+
+
+def test_leaves_of_few_rows_are_trained_and_predicted_on_the_cpu(waves, stand_in, used, monkeypatch):
+    X, y = waves
+    monkeypatch.setattr(_on_device, "_GROUP_SECONDS", 0.008)
+    model = LSSVMClassifier(device="cuda", scale="both", **DIVIDED).fit(X, y)
+    model.predict_proba(X)
+    assert not used
+
+
+def test_leaves_and_landmarks_that_do_not_fit_onto_the_device_are_computed_on_the_cpu(
+    waves, stand_in, monkeypatch
+):
+    X, y = waves
+    expected = LSSVMClassifier(scale="both", **DIVIDED).fit(X, y).predict_proba(X)
+    tried = []
+
+    def full(self, *args):
+        tried.append(self)
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(DeviceKernel, "values", full)
+    model = LSSVMClassifier(device="cuda", scale="both", **DIVIDED).fit(X, y)
+    assert tried
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+    del tried[:]
+    monkeypatch.setattr(DeviceKernel, "__init__", full)
+    model = LSSVMClassifier(device="cuda", scale="both", **DIVIDED).fit(X, y)
+    assert tried
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+
+
+def test_other_errors_of_a_device_are_not_hidden(waves, stand_in, monkeypatch):
+    def fails(*args):
+        raise RuntimeError("illegal memory access")
+
+    monkeypatch.setattr(DeviceKernel, "values", fails)
+    with pytest.raises(RuntimeError, match="illegal"):
+        LSSVMClassifier(device="cuda", scale="landmarks", **DIVIDED).fit(*waves)
+
+
+def test_kernels_that_are_functions_are_divided_on_the_cpu(waves, stand_in, used):
+    X, y = waves
+    given = {"kernel": lambda A, B: A @ B.T, "C": 1.0, "gamma": 1.0, "scale": "leaves"}
+    model = LSSVMClassifier(device="cuda", **given, **DIVIDED).fit(X, y)
+    assert model.plan_.device is None
+    np.testing.assert_array_equal(
+        model.predict_proba(X), LSSVMClassifier(**given, **DIVIDED).fit(X, y).predict_proba(X)
+    )
+    assert not used
 
 
 def test_a_device_that_is_not_there_is_named():

@@ -8,11 +8,10 @@ from scipy import sparse
 import naive
 import naive_scale
 from conftest import blobs
-from polymargin import Codebook
+from polymargin import Codebook, _memory
 from polymargin.codebooks import ecoc, minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Laplacian, Linear, Polynomial, resolve_kernel
 from polymargin.machines import TrainingRows, fit_lssvm_bank
-from polymargin.scale import landmark_bank as landmark_bank_module
 from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap, centred
 from polymargin.scale.landmark_bank import choose_ridge, fit_landmark_bank, row_blocks
 from polymargin.scale.landmarks import choose_landmarks, pivoted_cholesky
@@ -496,7 +495,7 @@ def test_some_rows_are_left_out_of_machines_of_all_rows():
 def test_blocks_of_rows_change_nothing(monkeypatch):
     bank, exact, _, _ = fitted(training_rows(), MIXED, 2.0, keep_statistics=True)
     before = bank.outputs(X, variances=True)
-    monkeypatch.setattr(landmark_bank_module._memory, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(_memory, "BLOCK_BYTES", 3000)
     assert len(list(row_blocks(N, 12))) > 4
     after = bank.outputs(X, variances=True)
     assert_allclose(after.margins, before.margins, atol=1e-12)

@@ -18,7 +18,7 @@ from polymargin.cluster.leaf_partitions import RowSelection, fit_partitions
 from polymargin.cluster.remote_leaves import RemoteLeafBank
 from polymargin.cluster.workers import worker_memory
 from polymargin.rows import TrainingRows
-from polymargin.scale.landmark_bank import row_blocks
+from polymargin.scale.feature_maps import row_blocks
 from polymargin.scale.leaves import LeafTraining
 from polymargin.scale.sources import BlockStatistics, FittedLeaf, Sample
 from polymargin.scale.statistics import ClassStatistics

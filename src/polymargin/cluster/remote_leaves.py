@@ -18,6 +18,7 @@ from polymargin.cluster.blocks import computed
 from polymargin.cluster.leaf_files import LeafFile
 from polymargin.cluster.workers import are_lost, holders, release_memory, worker_memory
 from polymargin.kernels import Kernel
+from polymargin.scale._places import ON_CPU, Place
 from polymargin.scale.leaves import Leaf, LeafBank
 from polymargin.scale.tree import Tree
 
@@ -245,13 +246,15 @@ class RemoteLeafBank(LeafBank):
         """The leaves that are on the cluster; those without rows, whose output is zero, are not."""
         return [leaf for leaf in self.leaves if isinstance(leaf, RemoteLeaf)]
 
-    def margins(self, X: Any) -> Array:
+    def margins(self, X: Any, place: Place = ON_CPU) -> Array:
         """Return the margins of new rows, which are sent to the cluster.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
             Rows.
+        place : Place
+            Not used: workers compute on the CPU.
 
         Returns
         -------
@@ -338,13 +341,15 @@ class KnownMargins:
 
     known: Array
 
-    def margins(self, X: Any) -> Array:
+    def margins(self, X: Any, place: Place = ON_CPU) -> Array:
         """Return the margins.
 
         Parameters
         ----------
         X : array of shape (n, d)
             The rows.
+        place : Place
+            Not used.
 
         Returns
         -------

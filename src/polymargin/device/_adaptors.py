@@ -6,6 +6,7 @@ its own: the solution of triangular systems, city-block distances, free memory, 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from scipy import linalg
@@ -58,6 +59,11 @@ def is_accelerator(xp: Any, device: Any) -> bool:
     return library(xp) == "cupy" or "cuda" in str(device)
 
 
+def current(xp: Any, device: Any) -> AbstractContextManager[Any]:
+    """Return a context in which a library computes on this device: CuPy has one of every thread, others need none."""
+    return device if library(xp) == "cupy" else nullcontext()
+
+
 def free_memory(xp: Any, device: Any) -> float:
     """Return the bytes that can still be had on the device, infinity where the system does not say."""
     if not is_accelerator(xp, device):
@@ -68,7 +74,7 @@ def free_memory(xp: Any, device: Any) -> float:
         reserved, used = (known.get(f"{name}_bytes") for name in ("reserved", "allocated"))
         kept = 0 if reserved is None or used is None else reserved["all"]["current"] - used["all"]["current"]
         return float(xp.cuda.mem_get_info(device)[0] + kept)
-    with device:
+    with current(xp, device):
         kept = xp.get_default_memory_pool().free_bytes()
         return float(xp.cuda.runtime.memGetInfo()[0] + kept)
 

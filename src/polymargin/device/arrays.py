@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
@@ -94,6 +95,15 @@ class Device:
         ndarray
         """
         return np.asarray(_convert_to_numpy(array, self.xp))
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Return a context in which arrays are made on this device, of whichever thread.
+
+        Returns
+        -------
+        context manager
+        """
+        return _adaptors.current(self.xp, self.device)
 
     def free_memory(self) -> float:
         """Return the bytes that can still be had on the device, infinity where it does not say.

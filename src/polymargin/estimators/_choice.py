@@ -26,13 +26,13 @@ from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.decoders._base import significant
 from polymargin.estimators._metric import Round, learn_metric, relevance, select_around
-from polymargin.estimators._places import OnCPU, OnDevice, Place
 from polymargin.estimators._soft_labels import decoder_rows, decoder_shares
 from polymargin.kernels import Kernel, Scaled
 from polymargin.machines import LSSVMBank, TrainingRows, Workspace
 from polymargin.machines._gram import Selection
 from polymargin.machines._workspace import SharedWork, cache_key
 from polymargin.machines.lssvm_training import BankTraining, select
+from polymargin.scale._places import OnCPU, Place, place_for
 from polymargin.selection.settings import SearchSettings
 
 Array = NDArray[Any]
@@ -172,6 +172,7 @@ def choose(
     shared: SharedWork,
     progress: Progress | None = None,
     n_jobs: int | None = None,
+    place: Place | None = None,
 ) -> Choice:
     """Train machines with the best kernel and the best C.
 
@@ -191,6 +192,8 @@ def choose(
         Called with every step, see `polymargin._progress`.
     n_jobs : int or None
         The number of kernels that joblib tries in parallel.
+    place : Place or None
+        Where machines are trained; None: on the plan's device, all of them.
 
     Returns
     -------
@@ -206,7 +209,8 @@ def choose(
         "settings": plan.settings,
         "noise_floor": plan.noise_floor,
     }
-    place: Place = OnCPU() if plan.device is None else OnDevice(plan.device, refines=bounded)
+    if place is None:
+        place = place_for(plan.device, refines=bounded, falls_back=False)
     trainer = _Trainer(data, codebook, plan, criterion, shared, judge, place)
     if bounded and plan.selection == "evidence":
         # It needs eigendecompositions, of a sample.

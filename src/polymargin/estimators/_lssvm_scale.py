@@ -16,7 +16,6 @@ from polymargin.codebooks import Codebook, adaptive_coding
 from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
 from polymargin.decoders.pooled import Pooled
 from polymargin.estimators._choice import Choice, Plan
-from polymargin.estimators._device import free_memory
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._scaled import fit_many_rows
 from polymargin.estimators._validation import check_landmarks, settings_of
@@ -82,7 +81,7 @@ class ScaleMixin(DichotomyClassifier):
             settings=self._scaling,
             n_jobs=count_jobs(self.n_jobs),
             device=self._gpu,
-            device_memory=None if self._gpu is None else free_memory(self._gpu),
+            device_memory=None if self._gpu is None else _free_memory(self._gpu),
             divided=self._divided,
             worker_memory=self._worker_memory,
         )
@@ -194,3 +193,10 @@ class ScaleMixin(DichotomyClassifier):
             self.codebook_ = codebook
             self.decoder_ = self._fit_decoder(decoder, self.bank_.data, SharedWork(keep=False), progress)
         return self
+
+
+def _free_memory(device: str) -> float:
+    """Return the free bytes of a device."""
+    from polymargin.device import resolve_device
+
+    return resolve_device(device).free_memory()

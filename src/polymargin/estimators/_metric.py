@@ -23,12 +23,12 @@ from scipy import sparse
 
 from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
-from polymargin.estimators._places import OnCPU, Place
 from polymargin.kernels import Kernel, Scaled
 from polymargin.kernels._base import weighted_moments
 from polymargin.machines import LSSVMBank, TrainingRows, Workspace
 from polymargin.machines.lssvm_training import BankTraining, select
 from polymargin.outputs import Nested
+from polymargin.scale._places import OnCPU, Place
 from polymargin.selection.settings import SearchSettings
 from polymargin.solvers.sensitivity import swap_effects
 

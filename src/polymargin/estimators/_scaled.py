@@ -19,6 +19,7 @@ from polymargin.estimators._soft_labels import decoder_rows
 from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
+from polymargin.scale._places import ON_CPU, Place, place_for
 from polymargin.scale.bank import ScaledBank
 from polymargin.scale.fitting import Pilot, fit_scaled_bank
 from polymargin.scale.plan import ScalePlan
@@ -58,6 +59,7 @@ def choose_on_sample(
     progress: Progress | None,
     n_jobs: int | None,
     remembered: Callable[..., Choice] | None = None,
+    place: Place = ON_CPU,
 ) -> tuple[Choice, Pilot]:
     """Choose kernel, metric, C and gamma by exact machines of a sample.
 
@@ -78,6 +80,8 @@ def choose_on_sample(
     remembered : callable or None
         Returns the outcome of an earlier search for the same, or else calls the one it is given: of a fit that was
         killed.
+    place : Place
+        Where machines are trained.
 
     Returns
     -------
@@ -90,7 +94,9 @@ def choose_on_sample(
 
     def search() -> Choice:
         with threads(n_jobs, n_rows), blas_threads_for(n_rows):
-            return choose(sample.rows, codebook, decoder, plan, SharedWork(keep=False), progress, n_jobs)
+            return choose(
+                sample.rows, codebook, decoder, plan, SharedWork(keep=False), progress, n_jobs, place
+            )
 
     choice = search() if remembered is None else remembered(search, sample.numbers, codebook, decoder, plan)
     smaller = 1.0 if choice.chosen is None else choice.chosen.smaller
@@ -203,7 +209,9 @@ def fit_many_rows(
     """
     sample = source.sample(scale.sample_rows)
     remembered = getattr(source, "remembered", None)
-    choice, pilot = choose_on_sample(sample, codebook, decoder, plan, progress, n_jobs, remembered)
+    # The search on the sample is that of the CPU, not one that is cut short for a device.
+    place, plan = place_for(plan.device), replace(plan, device=None)
+    choice, pilot = choose_on_sample(sample, codebook, decoder, plan, progress, n_jobs, remembered, place)
     learned = choice.metric is not None and choice.metric.chosen is not None
     with threads(n_jobs, min(scale.leaf_rows, default=scale.sample_rows)):
         bank, decoded, divided = fit_scaled_bank(
@@ -215,6 +223,7 @@ def fit_many_rows(
             landmarks=landmarks,
             keep_statistics=scale.scale == "landmarks",
             seen=sample.numbers if learned else None,
+            place=place,
             progress=progress,
         )
     return ScaledChoice(bank, choice, decoded.numbers, divided)

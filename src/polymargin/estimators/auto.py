@@ -84,7 +84,7 @@ class AutoKernelClassifier(
     scaling : ScaleSettings or None, default=None
         The sizes of leaves and samples of these members (`polymargin.scale.ScaleSettings`); None for the defaults.
     device : {"cpu", "cuda", "cuda:<number>"} or None, default=None
-        The device on which exact machines of these members are trained and evaluated, see `LSSVMClassifier`.
+        The device on which the machines of these members are trained and evaluated, see `LSSVMClassifier`.
     class_weight : dict, "balanced" or None, default=None
         Factors that multiply the weights of the rows of each class; "balanced": inversely proportional to the class
         frequencies. The probabilities are those for the class proportions of the weighted rows.

@@ -18,7 +18,6 @@ from polymargin.codebooks import Codebook, Train
 from polymargin.decoders import Decoder, ProbabilisticDecoder
 from polymargin.estimators._choice import choose
 from polymargin.estimators._dask import GatherMixin
-from polymargin.estimators._device import device_margins
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._incremental import GrowingMixin
 from polymargin.estimators._lssvm_attributes import AttributesMixin
@@ -29,6 +28,7 @@ from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows
 from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
+from polymargin.scale._places import place_for
 from polymargin.scale.plan import ScalePlan
 from polymargin.scale.settings import ScaleSettings
 from polymargin.scale.sources import MemoryRows
@@ -123,11 +123,11 @@ default="one-vs-one"
     scaling : ScaleSettings or None, default=None
         The sizes of leaves and samples (`polymargin.scale.ScaleSettings`); None for the defaults.
     device : {"cpu", "cuda", "cuda:<number>"} or None, default=None
-        The device on which exact machines are trained and evaluated: with "cuda" a GPU, with torch or CuPy (extra
-        ``gpu``), in float64, for up to some 60 000 rows with 140 GB of GPU memory. Kernel, metric and parameters are
-        selected on a sample on the CPU and refined on the GPU. Fits that exceed the GPU's memory are divided into
-        leaves and landmarks, on the CPU. None: the CPU, or the GPU that holds X, under
-        ``sklearn.config_context(array_api_dispatch=True)``.
+        The device on which machines are trained and evaluated: with "cuda" a GPU, with torch or CuPy (extra ``gpu``),
+        in float64. Exact machines are for up to some 60 000 rows with 140 GB of GPU memory; kernel, metric and
+        parameters are selected on a sample on the CPU and refined on the GPU. Fits that exceed the GPU's memory are
+        divided into leaves and landmarks, which use the GPU where it is faster and has the memory, and the CPU
+        elsewhere. None: the CPU, or the GPU that holds X, under ``sklearn.config_context(array_api_dispatch=True)``.
     class_weight : dict, "balanced" or None, default=None
         Factors that multiply the weights of the rows of each class; "balanced": inversely proportional to the class
         frequencies. The probabilities are those for the class proportions of the weighted rows.
@@ -344,6 +344,7 @@ default="one-vs-one"
             self.bank_ = choice.bank
         else:
             source = MemoryRows(data, codebook.n_classes, plan.settings.least_rows)
+            plan = replace(plan, device=scale.device)
             choice, sample = self._fit_many(source, codebook, decoder, plan, progress)
             self.support_ = self.support_[sample]
         self._keep_choice(choice)
@@ -391,9 +392,12 @@ default="one-vs-one"
 
     def _outputs(self, X: Any, *, variances: bool) -> Outputs:
         bank = self.bank_
-        if self._gpu is None or variances or not (isinstance(bank, LSSVMBank) and bank.kernel.parts):
+        if self._gpu is None or variances or not bank.kernel.parts:
             return bank.outputs(X, variances=variances)
-        return Outputs(device_margins(bank, X, self._gpu), "new", None, 1.0 / bank.zeta, bank.norms)
+        place = place_for(self._gpu)
+        if isinstance(bank, LSSVMBank):
+            return Outputs(place.margins(bank, X), "new", None, 1.0 / bank.zeta, bank.norms)
+        return bank.outputs(X, variances=False, place=place)
 
     def variances(self, X: ArrayLike) -> Array:
         """Return σ_z², the predictive variance of every machine's output (Van Gestel et al. 2002, eq. 12).

@@ -13,6 +13,7 @@ from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, Workspace
 from polymargin.outputs import Nested, Outputs
 from polymargin.rows import TrainingRows
+from polymargin.scale._places import ON_CPU, Place
 from polymargin.scale.landmark_bank import LandmarkBank
 from polymargin.scale.leaves import LeafBank
 
@@ -65,21 +66,24 @@ class ScaledBank:
         """The number of kinds of machines."""
         return (self.leaves is not None) + (self.landmarks is not None)
 
-    def margins(self, X: Any) -> Array:
+    def margins(self, X: Any, place: Place = ON_CPU) -> Array:
         """Return the decision values of new rows.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
             Rows.
+        place : Place
+            Where they are computed.
 
         Returns
         -------
         ndarray of shape (n, P·L)
         """
-        return np.hstack([part.margins(X) for part in (self.leaves, self.landmarks) if part is not None])
+        parts = (self.leaves, self.landmarks)
+        return np.hstack([part.margins(X, place) for part in parts if part is not None])
 
-    def outputs(self, X: Any, *, variances: bool) -> Outputs:
+    def outputs(self, X: Any, *, variances: bool, place: Place = ON_CPU) -> Outputs:
         """Return the outputs for new rows.
 
         Parameters
@@ -88,16 +92,18 @@ class ScaledBank:
             Rows.
         variances : bool
             Whether the variances of the margins are computed as well, which landmarks alone have.
+        place : Place
+            Where the margins are computed.
 
         Returns
         -------
         Outputs
         """
         if self.leaves is None and self.landmarks is not None:
-            return self.landmarks.outputs(X, variances=variances)
+            return self.landmarks.outputs(X, variances=variances, place=place)
         if variances:
             raise ValueError('leaves have no variances: use scale="landmarks" or scale="exact"')
-        return Outputs(self.margins(X), "new")
+        return Outputs(self.margins(X, place), "new")
 
     def training_outputs(self, *, honest: bool, workspace: Workspace | None = None) -> Outputs:
         """Return the outputs of the sample of the training rows.

@@ -6,8 +6,10 @@ kernel on the functions K(·, Z). Polynomial and linear kernels of few columns h
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,10 @@ from scipy import sparse
 from scipy.linalg import lapack
 from scipy.linalg.blas import dtrmm
 
+from polymargin import _memory
 from polymargin.kernels import Kernel
+from polymargin.rows import TrainingRows
+from polymargin.scale.statistics import ClassStatistics
 
 Array = NDArray[Any]
 
@@ -39,15 +44,105 @@ class FeatureMap(Protocol):
     def n_features(self) -> int:
         """The number of features D."""
 
+    @property
+    def centre(self) -> Array:
+        """What is subtracted from the features, shape (D,)."""
+
+    @property
+    def on_cpu(self) -> LandmarkMap | ExplicitMap:
+        """The same map, computed on the CPU."""
+
     def __call__(self, X: Any) -> Array:
         """Return the features of rows, shape (n, D), about a fixed centre."""
+
+    def times(self, X: Any, weights: Array) -> Array:
+        """Return the features of rows times weights of shape (D, L), shape (n, L)."""
 
     def missing(self, X: Any) -> Array:
         """Return K(x, x) − φ(x)·φ(x) of rows, what the map leaves out, shape (n,)."""
 
+    def blocks(self, n_rows: int) -> Iterator[slice]:
+        """Yield slices of rows whose features are computed together."""
+
+    def statistics(self, rows: TrainingRows, n_classes: int, together: bool) -> ClassStatistics:
+        """Return the statistics of the classes among rows; `together`: the products of all classes are added up."""
+
+
+class _OnCPU(ABC):
+    """What the maps below have in common: their features are computed on the CPU."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """The number of features D."""
+
+    @abstractmethod
+    def __call__(self, X: Any) -> Array:
+        """Return the features of rows, shape (n, D)."""
+
+    @property
+    def on_cpu(self) -> Self:
+        """The map itself."""
+        return self
+
+    def times(self, X: Any, weights: Array) -> Array:
+        """Return the features of rows times weights.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+            Rows.
+        weights : ndarray of shape (D, L)
+            The weights.
+
+        Returns
+        -------
+        ndarray of shape (n, L)
+        """
+        return self(X) @ weights
+
+    def blocks(self, n_rows: int) -> Iterator[slice]:
+        """Yield slices of rows whose features are computed together.
+
+        Parameters
+        ----------
+        n_rows : int
+            The number of rows.
+
+        Yields
+        ------
+        slice
+        """
+        return row_blocks(n_rows, self.n_features)
+
+    def statistics(self, rows: TrainingRows, n_classes: int, together: bool) -> ClassStatistics:
+        """Return the statistics of the classes among rows.
+
+        Parameters
+        ----------
+        rows : TrainingRows
+            The rows.
+        n_classes : int
+            K.
+        together : bool
+            Whether the products of all classes are added up.
+
+        Returns
+        -------
+        ClassStatistics
+        """
+        return ClassStatistics.of(
+            self(rows.X),
+            rows.class_index,
+            rows.weights,
+            n_classes=n_classes,
+            soft_labels=rows.soft_labels,
+            together=together,
+        )
+
 
 @dataclass(frozen=True)
-class LandmarkMap:
+class LandmarkMap(_OnCPU):
     """The features of a kernel by landmarks.
 
     Attributes
@@ -155,7 +250,7 @@ class LandmarkMap:
 
 
 @dataclass(frozen=True)
-class ExplicitMap:
+class ExplicitMap(_OnCPU):
     """The explicit feature map of a polynomial or linear kernel, but for its constant.
 
     Attributes
@@ -259,3 +354,22 @@ def centred(features: LandmarkMap | ExplicitMap, X: Any) -> LandmarkMap | Explic
     LandmarkMap or ExplicitMap
     """
     return replace(features, centre=features.centre + features(X).mean(axis=0))
+
+
+def row_blocks(n_rows: int, n_values: int) -> Iterator[slice]:
+    """Yield slices of rows for which a few matrices of this many values per row fit into a block of memory.
+
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows.
+    n_values : int
+        The values of a row.
+
+    Yields
+    ------
+    slice
+    """
+    size = _memory.block_rows(8.0 * 4 * n_values)
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))

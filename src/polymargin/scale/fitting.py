@@ -22,8 +22,9 @@ from polymargin._progress import Progress
 from polymargin.codebooks import Codebook
 from polymargin.machines import LSSVMBank
 from polymargin.rows import TrainingRows
+from polymargin.scale._places import ON_CPU, Place
 from polymargin.scale.bank import ScaledBank
-from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap, centred
+from polymargin.scale.feature_maps import ExplicitMap, FeatureMap, LandmarkMap, centred
 from polymargin.scale.landmark_bank import LandmarkBank, features_of, fit_landmark_bank
 from polymargin.scale.landmark_search import Judge, Searched, fit_searched, search_feature_map
 from polymargin.scale.landmarks import choose_landmarks
@@ -84,6 +85,7 @@ def fit_scaled_bank(
     landmarks: Any = None,
     keep_statistics: bool = False,
     seen: Array | None = None,
+    place: Place = ON_CPU,
     progress: Progress | None = None,
 ) -> tuple[ScaledBank, Sample, ScalePlan]:
     """Train the machines of many rows.
@@ -106,6 +108,8 @@ def fit_scaled_bank(
         Whether the statistics of the landmarks are kept.
     seen : ndarray of int or None
         The numbers of the rows that a metric was learned from.
+    place : Place
+        Where machines are trained.
     progress : callable or None
         Called with every step.
 
@@ -122,12 +126,14 @@ def fit_scaled_bank(
     leaf_bank = landmark_bank = None
     exact, honest = [], []
     if plan.has_leaves:
-        leaf_bank, *margins, plan = _fit_leaves(source, decoded, codebook, pilot, plan, settings, progress)
+        leaf_bank, *margins, plan = _fit_leaves(
+            source, decoded, codebook, pilot, plan, settings, place, progress
+        )
         exact.append(margins[0])
         honest.append(margins[1])
     if plan.has_landmarks:
         landmark_bank, *margins = _fit_landmarks(
-            source, decoded.rows, codebook, pilot, plan, settings, landmarks, keep_statistics, progress
+            source, decoded.rows, codebook, pilot, plan, settings, landmarks, keep_statistics, place, progress
         )
         exact.append(margins[0])
         honest.append(margins[1])
@@ -165,12 +171,19 @@ def _fit_leaves(
     pilot: Pilot,
     plan: ScalePlan,
     settings: ScaleSettings,
+    place: Place,
     progress: Progress | None,
 ) -> tuple[LeafBank, Array, Array, ScalePlan]:
     """Return the leaves, the leave-one-out margins of the decoder's sample, twice (n, L), and the plan."""
     sizes, n_sampled = plan.leaf_rows, decoded.numbers.size
     every = partial(
-        _grow_leaves, codebook=codebook, pilot=pilot, plan=plan, settings=settings, progress=progress
+        _grow_leaves,
+        codebook=codebook,
+        pilot=pilot,
+        plan=plan,
+        settings=settings,
+        place=place,
+        progress=progress,
     )
     if len(sizes) > 1 and pilot.judge is not None:
         # Sizes are compared on the decoder's sample, whose leaves are those of all rows if it has all of them.
@@ -203,6 +216,7 @@ def _grow_leaves(
     pilot: Pilot,
     plan: ScalePlan,
     settings: ScaleSettings,
+    place: Place,
     progress: Progress | None,
 ) -> GrownLeaves:
     """Cut a share of the rows into leaves, of which the pilot has seen some, and train these."""
@@ -215,7 +229,7 @@ def _grow_leaves(
     grown = sample.rows.X if unseen.size < sample.numbers.size / 2 else sample.rows.X[unseen]
     tree = Tree.grow(
         kernel.scaled(grown),
-        pilot.bank.margins(grown),
+        place.margins(pilot.bank, grown),
         leaf_rows=leaf_rows,
         overlap=settings.overlap,
         n_rows=n_rows,
@@ -230,6 +244,7 @@ def _grow_leaves(
         {name: value for name, value in pilot.criterion.items() if name != "pools"},
         largest=4 * leaf_rows,
         seed=seed,
+        place=place,
     )
     return GrownLeaves(leaf_rows, tree, source.fit_leaves(tree, training, share, decoded, progress))
 
@@ -243,6 +258,7 @@ def _fit_landmarks(
     settings: ScaleSettings,
     landmarks: Any,
     keep_statistics: bool,
+    place: Place,
     progress: Progress | None,
 ) -> tuple[LandmarkBank, Array, Array]:
     """Return the machines of the landmarks, and the leave-one-out margins of the decoder's sample, twice (n, L)."""
@@ -250,7 +266,7 @@ def _fit_landmarks(
     n_features = kernel.n_features(decoded.X.shape[1])
     sample = pilot.bank.data.X
 
-    def make(gamma: float) -> LandmarkMap | ExplicitMap:
+    def map_of(gamma: float) -> LandmarkMap | ExplicitMap:
         if landmarks is None and n_features is not None and n_features <= _EXPLICIT * plan.n_landmarks:
             return centred(ExplicitMap.of(kernel, gamma, sample), sample)
         if landmarks is not None:
@@ -259,7 +275,11 @@ def _fit_landmarks(
         chosen = choose_landmarks(decoded, gamma, plan.n_landmarks, settings.landmarks)
         return centred(LandmarkMap.of(kernel, gamma, decoded.X[chosen]), sample)
 
-    def statistics_of(features: LandmarkMap | ExplicitMap) -> BlockStatistics:
+    def make(gamma: float) -> FeatureMap:
+        # The statistics of all rows are gathered, and those of samples.
+        return place.feature_map(map_of(gamma), plan.n_rows)
+
+    def statistics_of(features: FeatureMap) -> BlockStatistics:
         return BlockStatistics(features, codebook.n_classes, codebook.is_dense)
 
     significance = pilot.criterion["settings"].significance

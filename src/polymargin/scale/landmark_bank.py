@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, lapack
 
-from polymargin import _memory
 from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
 from polymargin.machines._gram import DichotomyGroup, dichotomy_groups
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
-from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap
+from polymargin.scale._places import ON_CPU, Place
+from polymargin.scale.feature_maps import ExplicitMap, FeatureMap, LandmarkMap, row_blocks
 from polymargin.scale.statistics import ClassStatistics
 from polymargin.selection.evidence import log_evidence
 from polymargin.solvers.leave_out import LeftOut
@@ -93,24 +93,27 @@ class LandmarkBank:
     error: float = 0.0
     statistics: ClassStatistics | None = None
 
-    def margins(self, X: Any) -> Array:
+    def margins(self, X: Any, place: Place = ON_CPU) -> Array:
         """Return the decision values of new rows.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
             Rows.
+        place : Place
+            Where they are computed.
 
         Returns
         -------
         ndarray of shape (n, L)
         """
+        features = place.feature_map(self.features, X.shape[0])
         margins = np.empty((X.shape[0], self.intercept.size))
-        for rows in row_blocks(X.shape[0], self.features.n_features):
-            margins[rows] = self.features(X[rows]) @ self.weights + self.intercept
+        for rows in features.blocks(X.shape[0]):
+            margins[rows] = features.times(X[rows], self.weights) + self.intercept
         return margins
 
-    def outputs(self, X: Any, *, variances: bool) -> Outputs:
+    def outputs(self, X: Any, *, variances: bool, place: Place = ON_CPU) -> Outputs:
         """Return the outputs for new rows.
 
         Parameters
@@ -119,12 +122,14 @@ class LandmarkBank:
             Rows.
         variances : bool
             Whether the variances of the margins are computed as well, for which the bank must have its statistics.
+        place : Place
+            Where the margins are computed.
 
         Returns
         -------
         Outputs
         """
-        margins = self.margins(X)
+        margins = self.margins(X, place)
         spread = self._variances(X) if variances else None
         return Outputs(margins, "new", spread, 1.0 / self.zeta, self.norms)
 
@@ -156,19 +161,12 @@ class LandmarkBank:
                 yield MachineFactor(columns, total, mean, _factor(products, ridge))
 
 
-def row_blocks(n_rows: int, n_values: int) -> Iterator[slice]:
-    """Yield slices of rows for which a few matrices of this many values per row fit into a block of memory."""
-    size = _memory.block_rows(8.0 * 4 * n_values)
-    for start in range(0, n_rows, size):
-        yield slice(start, min(start + size, n_rows))
-
-
-def features_of(features: LandmarkMap | ExplicitMap, X: Any) -> Array:
+def features_of(features: FeatureMap, X: Any) -> Array:
     """Return the features of rows, computed in blocks.
 
     Parameters
     ----------
-    features : LandmarkMap or ExplicitMap
+    features : FeatureMap
         The feature map.
     X : array or sparse matrix of shape (n, d)
         Rows.
@@ -178,7 +176,7 @@ def features_of(features: LandmarkMap | ExplicitMap, X: Any) -> Array:
     ndarray of shape (n, D)
     """
     phi = np.empty((X.shape[0], features.n_features))
-    for rows in row_blocks(X.shape[0], features.n_features):
+    for rows in features.blocks(X.shape[0]):
         phi[rows] = features(X[rows])
     return phi
 
@@ -234,7 +232,7 @@ def choose_ridge(statistics: ClassStatistics, rows: TrainingRows, phi: Array) ->
 
 def fit_landmark_bank(
     statistics: ClassStatistics,
-    features: LandmarkMap | ExplicitMap,
+    features: FeatureMap,
     codebook: Codebook,
     C: Array | float,
     rows: TrainingRows,
@@ -250,7 +248,7 @@ def fit_landmark_bank(
     ----------
     statistics : ClassStatistics
         The statistics of all training rows.
-    features : LandmarkMap or ExplicitMap
+    features : FeatureMap
         The feature map.
     codebook : Codebook
         The dichotomies.
@@ -300,10 +298,10 @@ def fit_landmark_bank(
     if measure_error:
         own = rows.kernel.diagonal(rows.X, features.gamma)
         left = own - np.square(phi + features.centre).sum(axis=1)
-        if isinstance(features, LandmarkMap) and own.any():
+        if isinstance(features.on_cpu, LandmarkMap) and own.any():
             error = float(np.maximum(left, 0.0).sum() / own.sum())
     bank = LandmarkBank(
-        features,
+        features.on_cpu,
         codebook,
         weights,
         C=Cs,

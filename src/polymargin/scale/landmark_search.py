@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from polymargin.codebooks import Codebook, one_vs_all
 from polymargin.decoders._base import significant
 from polymargin.rows import TrainingRows
-from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap
+from polymargin.scale.feature_maps import FeatureMap
 from polymargin.scale.landmark_bank import LandmarkBank, choose_ridge, features_of, fit_landmark_bank
 from polymargin.scale.statistics import ClassStatistics
 
@@ -50,7 +50,7 @@ class Searched:
 
     Attributes
     ----------
-    features : LandmarkMap or ExplicitMap
+    features : FeatureMap
         The feature map, with its gamma.
     smaller : float
         The factor by which C is smaller than the C of least PRESS.
@@ -58,7 +58,7 @@ class Searched:
         This C on the sample; None if it was not searched.
     """
 
-    features: LandmarkMap | ExplicitMap
+    features: FeatureMap
     smaller: float
     C: float | None = None
 
@@ -68,7 +68,7 @@ class _Machines:
     """Machines in a feature space, for any C, with their losses."""
 
     statistics: ClassStatistics
-    features: LandmarkMap | ExplicitMap
+    features: FeatureMap
     codebook: Codebook
     rows: TrainingRows
     judge: Judge
@@ -119,8 +119,8 @@ def _searched_codebook(codebook: Codebook, judge: Judge) -> Codebook | None:
 
 
 def search_feature_map(
-    make: Callable[[float], LandmarkMap | ExplicitMap],
-    statistics_of: Callable[[LandmarkMap | ExplicitMap, TrainingRows], ClassStatistics],
+    make: Callable[[float], FeatureMap],
+    statistics_of: Callable[[FeatureMap, TrainingRows], ClassStatistics],
     gamma: float,
     rows: TrainingRows,
     codebook: Codebook,
@@ -133,7 +133,7 @@ def search_feature_map(
 
     Parameters
     ----------
-    make : callable (gamma) -> LandmarkMap or ExplicitMap
+    make : callable (gamma) -> FeatureMap
         Makes a feature map.
     statistics_of : callable (feature map, TrainingRows) -> ClassStatistics
         The statistics of rows.
@@ -162,7 +162,7 @@ def search_feature_map(
     if n > _ROWS:
         rows = rows.take(rows.deal.sample(_ROWS / n))
 
-    def follow(features: LandmarkMap | ExplicitMap, smaller: float) -> tuple[Searched, Array, Array]:
+    def follow(features: FeatureMap, smaller: float) -> tuple[Searched, Array, Array]:
         machines = _Machines(statistics_of(features, rows), features, searched, rows, judge)
         C, losses, weights = machines.follow(1.0 / (machines.ridge * smaller), _C_STEP, significance)
         return Searched(features, 1.0 / (machines.ridge * C), C), losses, weights

@@ -17,9 +17,10 @@ from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.codebooks.partial import Restriction
 from polymargin.kernels import Kernel
-from polymargin.machines import LSSVMBank, Workspace, fit_lssvm_bank
-from polymargin.machines.lssvm_training import select
+from polymargin.machines import LSSVMBank, Workspace
+from polymargin.machines.lssvm_training import BankTraining, select
 from polymargin.rows import TrainingRows
+from polymargin.scale._places import ON_CPU, Place
 from polymargin.scale.tree import Tree
 
 Array = NDArray[Any]
@@ -43,13 +44,15 @@ class Leaf:
     columns: Array
     bank: LSSVMBank | None
 
-    def margins(self, X: Any) -> Array:
+    def margins(self, X: Any, place: Place = ON_CPU) -> Array:
         """Return the margins of new rows.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
             Rows.
+        place : Place
+            Where they are computed.
 
         Returns
         -------
@@ -57,7 +60,7 @@ class Leaf:
         """
         margins = np.tile(self.constants, (X.shape[0], 1))
         if self.bank is not None:
-            margins[:, self.columns] = self.bank.margins(X)
+            margins[:, self.columns] = place.margins(self.bank, X)
         return margins
 
 
@@ -81,6 +84,8 @@ class LeafTraining:
         The largest number of rows: of more, which no cut could separate, a sample is taken.
     seed : int
         Deals the rows of every leaf.
+    place : Place
+        Where they are trained.
     """
 
     kernel: Kernel
@@ -91,6 +96,7 @@ class LeafTraining:
     criterion: dict[str, Any]
     largest: int
     seed: int = 0
+    place: Place = ON_CPU
 
     def fit(self, rows: TrainingRows) -> tuple[Leaf, Array, Array]:
         """Train the machines of a leaf.
@@ -131,9 +137,8 @@ class LeafTraining:
             Cs, gammas = select(workspace, found.codebook, C=C, gamma=gamma, **arguments)
             C = float(Cs[0]) / (self.smaller if self.C is None else 1.0)
             gamma = float(gammas[0])
-        bank = fit_lssvm_bank(
-            own, found.codebook, C=C, gamma=gamma, keep_factors=False, workspace=workspace, **arguments
-        )
+        trained = BankTraining.of(own, found.codebook, C=C, gamma=gamma, workspace=workspace, **arguments)
+        (bank,) = self.place.train([trained])
         honest = exact.copy()
         exact[:, found.columns], honest[:, found.columns] = bank.loo_margins, bank.honest_margins
         # What prediction does not need is dropped.
@@ -164,7 +169,7 @@ class LeafTraining:
         rows = rows.shuffled(self.seed)
         sample = rows.deal.sample(self.largest / (2.0 * rows.class_index.size))[: self.largest]
         leaf, exact, honest = self.fit(rows.take(sample))
-        all_exact = leaf.margins(rows.X)
+        all_exact = leaf.margins(rows.X, self.place)
         all_honest = all_exact.copy()
         all_exact[sample], all_honest[sample] = exact, honest
         return leaf, all_exact, all_honest
@@ -188,13 +193,15 @@ class LeafBank:
     tree: Tree
     leaves: Sequence[Leaf]
 
-    def margins(self, X: Any) -> Array:
+    def margins(self, X: Any, place: Place = ON_CPU) -> Array:
         """Return the margins of new rows, means over their leaves by the weights of the routing.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
             Rows.
+        place : Place
+            Where they are computed.
 
         Returns
         -------
@@ -207,7 +214,7 @@ class LeafBank:
             for leaf, (rows, weights) in zip(self.leaves, routes, strict=True)
             if rows.size
         ]
-        found = in_threads(lambda task: task[0].margins(X[task[1]]), tasks)
+        found = in_threads(lambda task: task[0].margins(X[task[1]], place), tasks)
         for (_, rows, weights), z in zip(tasks, found, strict=True):
             margins[rows] += weights[:, np.newaxis] * z
         return margins

@@ -63,7 +63,7 @@ class ScalePlan:
     memory : float
         The bytes that the fit is expected to take at its peak, beside the rows themselves.
     device : str or None
-        Where exact machines are trained.
+        Where machines are trained and evaluated; None: on the CPU.
     reason : str
         Why, in a sentence.
     """
@@ -150,7 +150,7 @@ def plan_scale(
     n_jobs : int
         The number of leaves that are trained at the same time.
     device : str or None
-        Where exact machines are to be trained; None: on the CPU.
+        Where machines are to be trained; None: on the CPU.
     device_memory : float or None
         The free bytes of the device.
     divided : bool
@@ -253,6 +253,8 @@ def plan_scale(
         if leaf_share * n > leaf_rows[0]:
             n_leaves = int(np.ceil(leaf_share * times * n / (_FILLED * leaf_rows[0])))
         memory += held * leaf_share + n_jobs * LEAF_BYTES * float(leaf_rows[-1]) ** 2
+    if chosen != "exact" and not all(kernel.parts for kernel in kernels):
+        device = None  # kernels that are functions
     return ScalePlan(
         chosen,  # type: ignore[arg-type]
         n,

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from polymargin._progress import Count, Progress
 from polymargin._threads import blas_threads_for, in_threads
 from polymargin.rows import TrainingRows
-from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap
-from polymargin.scale.landmark_bank import row_blocks
+from polymargin.scale.feature_maps import FeatureMap
 from polymargin.scale.leaves import Leaf, LeafTraining
 from polymargin.scale.statistics import ClassStatistics
 from polymargin.scale.tree import Tree
@@ -245,7 +244,7 @@ class BlockStatistics:
 
     Attributes
     ----------
-    features : LandmarkMap or ExplicitMap
+    features : FeatureMap
         The feature map.
     n_classes : int
         K.
@@ -253,7 +252,7 @@ class BlockStatistics:
         Whether the products of all classes are added up.
     """
 
-    features: LandmarkMap | ExplicitMap
+    features: FeatureMap
     n_classes: int
     together: bool
 
@@ -269,14 +268,7 @@ class BlockStatistics:
         -------
         ClassStatistics
         """
-        return ClassStatistics.of(
-            self.features(rows.X),
-            rows.class_index,
-            rows.weights,
-            n_classes=self.n_classes,
-            soft_labels=rows.soft_labels,
-            together=self.together,
-        )
+        return self.features.statistics(rows, self.n_classes, self.together)
 
     def in_blocks(self, rows: TrainingRows, progress: Progress | None = None) -> ClassStatistics:
         """Return the statistics of many rows in memory, computed in blocks.
@@ -291,7 +283,7 @@ class BlockStatistics:
         ClassStatistics
         """
         n = rows.class_index.size
-        blocks = [np.arange(each.start, each.stop) for each in row_blocks(n, self.features.n_features)]
+        blocks = [np.arange(each.start, each.stop) for each in self.features.blocks(n)]
         total: ClassStatistics | None = None
         count = Count(progress, "statistics of the classes", "blocks")
         count.expect(len(blocks))

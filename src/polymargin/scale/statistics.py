@@ -6,6 +6,7 @@ any C, is a signed sum of them. They add up over blocks of rows, in any order, o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,38 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 Array = NDArray[Any]
+
+
+def moments(features: Array, shares: Array, counted: Array) -> tuple[Array, Array]:
+    """Return weighted sums of the features of rows, and of their products.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n, D)
+        φ of every row.
+    shares : ndarray of shape (n, K)
+        The weights s of the rows in every sum.
+    counted : ndarray of shape (P, n)
+        Their weights in every matrix of products.
+
+    Returns
+    -------
+    sums : ndarray of shape (K, D)
+        Σ sφ.
+    products : ndarray of shape (P, D, D)
+        The lower triangles of Σ sφφᵀ.
+    """
+    D = features.shape[1]
+    products = np.zeros((len(counted), D, D))
+    for number, own in enumerate(counted):
+        used = np.flatnonzero(own)
+        if used.size:
+            scaled = features if used.size == own.size else features[used]
+            if (own[used] != 1.0).any():
+                scaled = scaled * np.sqrt(own[used])[:, np.newaxis]
+            # The lower triangle of a row-major matrix is the upper one by columns.
+            products[number] = dsyrk(1.0, scaled.T, lower=0).T
+    return shares.T @ features, products
 
 
 @dataclass(frozen=True)
@@ -54,12 +87,13 @@ class ClassStatistics:
         n_classes: int,
         soft_labels: Array | None = None,
         together: bool = False,
+        moments: Callable[[Any, Array, Array], tuple[Array, Array]] = moments,
     ) -> ClassStatistics:
         """Return the statistics of a block of rows.
 
         Parameters
         ----------
-        features : ndarray of shape (n, D)
+        features : array of shape (n, D)
             φ of every row.
         class_index : ndarray of int, shape (n,)
             Their classes.
@@ -71,6 +105,8 @@ class ClassStatistics:
             Class probabilities in place of labels: a row counts for every class with its probability.
         together : bool
             Whether the products of all classes are added up.
+        moments : callable (features, shares, counted) -> (sums, products)
+            Adds up the features, where they are.
 
         Returns
         -------
@@ -78,18 +114,8 @@ class ClassStatistics:
         """
         shares = np.eye(n_classes)[class_index] if soft_labels is None else soft_labels
         shares = shares * weights[:, np.newaxis]
-        D = features.shape[1]
-        products = np.zeros((1 if together else n_classes, D, D))
-        for number in range(len(products)):
-            own = weights if together else shares[:, number]
-            used = np.flatnonzero(own)
-            if used.size:
-                scaled = features if used.size == own.size else features[used]
-                if (own[used] != 1.0).any():
-                    scaled = scaled * np.sqrt(own[used])[:, np.newaxis]
-                # The lower triangle of a row-major matrix is the upper one by columns.
-                products[number] = dsyrk(1.0, scaled.T, lower=0).T
-        return cls(class_index.size, shares.sum(axis=0), shares.T @ features, products)
+        sums, products = moments(features, shares, weights[np.newaxis] if together else shares.T)
+        return cls(class_index.size, shares.sum(axis=0), sums, products)
 
     @property
     def together(self) -> bool:
