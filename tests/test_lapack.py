@@ -52,12 +52,15 @@ def test_tiles_of_large_matrices(n, monkeypatch):
         with threads(n_jobs):
             lower = A.copy(order="F")
             assert _lapack.factor(lower)
-            inverse = lower.copy(order="F")
+            inverse, both = lower.copy(order="F"), lower.copy(order="F")
             _lapack.invert_triangle(inverse)
-        found.append((lower, inverse))
+            _lapack.invert_factored(both)
+        found.append((lower, inverse, both))
     assert_array_equal(np.triu(lower, 1), 0.0)
     assert_allclose(lower, expected, atol=1e-10 * np.abs(expected).max())
     assert_allclose(inverse @ lower, np.eye(n), atol=1e-8)
+    assert_array_equal(np.triu(both, 1), 0.0)
+    assert_allclose(np.tril(both), np.tril(np.linalg.inv(A)), rtol=1e-6, atol=1e-9)
     for each in found[1:]:
         assert_array_equal(each, found[0])
     A[n - 1, n - 1] = -1.0

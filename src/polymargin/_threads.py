@@ -233,12 +233,18 @@ def over_rows(function: Callable[[slice], None], n_rows: int, n_columns: int) ->
     -3.0
     """
     step = max(1, ENTRIES // max(1, n_columns))
-    strips = [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
-    if n_rows * n_columns > FEW_ROWS**2:
-        in_threads(function, strips)
-        return
-    for strip in strips:
-        function(strip)
+
+    def work(part: range) -> None:
+        for start in part:
+            function(slice(start, min(start + step, n_rows)))
+
+    starts = range(0, n_rows, step)
+    if n_rows * n_columns > FEW_ROWS**2 / 4:
+        # A few parts for each thread: they take as long as each other, but may not run at the same speed.
+        length = -(-len(starts) // (4 * n_threads()))
+        in_threads(work, [starts[first : first + length] for first in range(0, len(starts), length)])
+    else:
+        work(starts)
 
 
 def _at_once(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

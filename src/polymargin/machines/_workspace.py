@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin._threads import in_threads
+from polymargin._threads import in_threads, over_rows
 from polymargin.kernels import Kernel
 from polymargin.kernels._features import Features
 from polymargin.rows import DistinctRows, TrainingRows
@@ -161,4 +161,10 @@ def among(matrix: Array, rows: Array) -> Array:
     """Return the submatrix of some rows and the same columns; the matrix itself (not a copy) if these are all."""
     if rows.size == len(matrix) and (np.diff(rows) == 1).all():
         return matrix
-    return matrix.take(rows, axis=0).take(rows, axis=1)
+    part = np.empty((rows.size, rows.size, *matrix.shape[2:]), dtype=matrix.dtype)
+
+    def copy(some: slice) -> None:
+        part[some] = matrix[rows[some]].take(rows, axis=1)
+
+    over_rows(copy, rows.size, part.size // max(1, rows.size))
+    return part

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas, cython_lapack
 
-from polymargin._threads import FEW_ROWS, blas_threads_for, in_threads, n_threads
+from polymargin._threads import FEW_ROWS, blas_threads_for, in_threads, n_threads, over_rows
 
 Array = NDArray[Any]
 
@@ -55,7 +55,7 @@ _LOWER = _LEFT = byref(ctypes.c_char(b"L"))
 _RIGHT = byref(ctypes.c_char(b"R"))
 _NOT_UNIT = _AS_IT_IS = byref(ctypes.c_char(b"N"))
 _TRANSPOSED = byref(ctypes.c_char(b"T"))
-_ONE, _MINUS_ONE = byref(ctypes.c_double(1.0)), byref(ctypes.c_double(-1.0))
+_ZERO, _ONE, _MINUS_ONE = (byref(ctypes.c_double(value)) for value in (0.0, 1.0, -1.0))
 
 
 def _check(A: Array) -> None:
@@ -143,8 +143,36 @@ def _factor_by_tiles(corner: int, n: int) -> bool:
 def invert_factored(lower: Array) -> None:
     """Replace L by the lower triangle of (LLᵀ)⁻¹; what is above the diagonal stays."""
     invert_triangle(lower)
+    if lower.shape[0] > FEW_ROWS:
+        _square_by_tiles(lower)
+        return
     size, info = byref(c_int(lower.shape[0])), c_int()
     _dlauum(_LOWER, size, lower.ctypes.data, size, byref(info))
+
+
+def _square_by_tiles(lower: Array) -> None:
+    """Replace a large triangle L by the lower triangle of LᵀL; threads share the tiles."""
+    n = lower.shape[0]
+    product, stride = np.empty_like(lower), byref(c_int(n))
+    given, target = lower.ctypes.data, product.ctypes.data
+
+    def multiply(tile: tuple[int, int]) -> None:
+        row, column = tile
+        sizes = (min(_TILE_ROWS, n - row), min(_TILE_ROWS, n - column), n - row)
+        rows, columns, inner = (byref(c_int(size)) for size in sizes)
+        left, right = given + 8 * (row + row * n), given + 8 * (row + column * n)
+        gemm = left, stride, right, stride, _ZERO, target + 8 * (row + column * n), stride
+        _dgemm(_TRANSPOSED, _AS_IT_IS, rows, columns, inner, _ONE, *gemm)
+
+    starts = range(0, n, _TILE_ROWS)
+    with blas_threads_for(0 if n_threads() > 1 else n):
+        in_threads(multiply, [(row, column) for row in starts for column in starts if column <= row])
+
+    def keep(columns: slice) -> None:
+        for column in range(columns.start, columns.stop):
+            lower[column:, column] = product[column:, column]
+
+    over_rows(keep, n, n)
 
 
 def invert_triangle(lower: Array) -> None:
@@ -154,7 +182,8 @@ def invert_triangle(lower: Array) -> None:
         raise np.linalg.LinAlgError("the matrix is singular")
     corner, n = lower.ctypes.data, lower.shape[0]
     if n > FEW_ROWS:
-        _invert_by_tiles(corner, n)
+        with blas_threads_for(0 if n_threads() > 1 else n):
+            _invert_by_tiles(corner, n)
     else:
         _invert(corner, n, n)
 
