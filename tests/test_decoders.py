@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
 
 import naive
 from conftest import blobs
@@ -357,3 +357,51 @@ def test_decoders_of_users_that_cannot_work():
         nothing = type("Nothing", (kind,), {})().fit(one_vs_one(3), None, np.arange(3))
         with pytest.raises(NotImplementedError, match=rf"Nothing .* must define {method}\(outputs\)"):
             nothing.scores(Outputs(np.zeros((1, 3)), "new"))
+
+
+class Unnormalised(ProbabilisticDecoder):
+    def log_proba(self, outputs):
+        return outputs.margins @ self.codebook_.matrix.T.astype(float)
+
+
+class Required(ProbabilisticDecoder):
+    """A decoder that learns, with `priors` and `sample_weight` as keywords without defaults."""
+
+    learns = True
+
+    def fit(self, codebook, outputs, class_index, *, priors, sample_weight):
+        super().fit(codebook, outputs, class_index)
+        self.beta_ = 3.0
+        return self
+
+    def log_proba(self, outputs):
+        return log_softmax(self.beta_ * outputs.margins @ self.codebook_.matrix.T, axis=1)
+
+
+class WithoutSuper(Required):
+    def fit(self, codebook, outputs, class_index, *, priors=None, sample_weight=None):
+        self.beta_ = 3.0
+        return self
+
+
+class WithoutSelf(Required):
+    def fit(self, codebook, outputs, class_index, *, priors=None, sample_weight=None):
+        Decoder.fit(self, codebook, outputs, class_index)
+
+
+def test_probabilities_of_decoders_of_users_sum_to_one():
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 3
+    model = LSSVMClassifier(C=1.0, gamma=1.0, kernel="rbf", decoding=Unnormalised()).fit(X, y)
+    for call in (model.predict, model.predict_proba, model.decision_function):
+        with pytest.raises(ValueError, match=r"Unnormalised.log_proba .* row 0 .* sum to .*log_softmax"):
+            call(X[:7])
+
+
+def test_how_decoders_of_users_are_fitted():
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 3
+    model = LSSVMClassifier(C=1.0, gamma=1.0, kernel="rbf", decoding=Required()).fit(X, y)
+    assert np.isfinite(model.loo_log_loss_)
+    assert model.predict_set(X).any(axis=1).all()
+    for decoder in (WithoutSuper(), WithoutSelf()):
+        with pytest.raises(ValueError, match=r"fit must call super\(\).fit\(.*return self"):
+            model.set_params(decoding=decoder).fit(X, y)

@@ -21,6 +21,8 @@ Array = NDArray[Any]
 
 #: Where outputs come from. A decoder learns from ``in_sample`` outputs only if its parameter ``in_sample`` is set.
 Provenance = Literal["in_sample", "leave_one_out", "out_of_fold", "new"]
+#: What the probabilities of a row may sum to more or less than one, through rounding in single precision.
+_SUM_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -136,3 +138,26 @@ class Outputs:
     def __post_init__(self) -> None:
         if self.margins.ndim != 2:
             raise ValueError(f"margins must be a matrix of rows × machines, not {np.shape(self.margins)}")
+
+
+def wrong_sum(log_proba: Array) -> tuple[int, float] | None:
+    """Return the first row whose probabilities do not sum to one, and their sum; None if there is none.
+
+    Parameters
+    ----------
+    log_proba : ndarray of shape (n, K)
+        Log-probabilities.
+
+    Returns
+    -------
+    tuple of int and float, or None
+
+    Examples
+    --------
+    >>> wrong_sum(np.log([[0.5, 0.5], [0.5, 0.25]])), wrong_sum(np.log([[0.5, 0.5]]))
+    ((1, 0.75), None)
+    """
+    with np.errstate(over="ignore"):
+        sums = np.exp(np.asarray(log_proba, dtype=np.float64)).sum(axis=1)
+    wrong = np.flatnonzero(~(np.abs(sums - 1.0) <= _SUM_TOLERANCE))
+    return (int(wrong[0]), float(sums[wrong[0]])) if wrong.size else None

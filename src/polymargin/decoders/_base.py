@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, clone
 
 from polymargin.codebooks import Codebook
-from polymargin.outputs import Outputs
+from polymargin.outputs import Outputs, wrong_sum
 
 Array = NDArray[Any]
 
@@ -212,7 +212,8 @@ class ProbabilisticDecoder(Decoder):
         """
         log_p = self._prior_log_proba(codebook, class_index, sample_weight)
         for held, kept, fold in outputs.held_out(class_index, FOLDS):
-            fitted = clone(self).fit(
+            fitted = fit_decoder(
+                clone(self),
                 codebook,
                 held.rows(kept),
                 class_index[kept],
@@ -229,13 +230,45 @@ class ProbabilisticDecoder(Decoder):
         return np.tile(np.log(counts / counts.sum()), (class_index.size, 1))
 
 
+def fit_decoder(
+    decoder: Decoder,
+    codebook: Codebook,
+    outputs: Outputs | None,
+    class_index: Array,
+    *,
+    priors: Array | None = None,
+    sample_weight: Array | None = None,
+) -> Decoder:
+    """Fit a decoder, which may be one that was written elsewhere; raise ValueError if that stores no codebook.
+
+    Parameters
+    ----------
+    decoder : Decoder
+        Not fitted.
+    codebook, outputs, class_index, priors, sample_weight
+        See `Decoder.fit`.
+
+    Returns
+    -------
+    Decoder
+        The fitted decoder.
+    """
+    fitted = decoder.fit(codebook, outputs, class_index, priors=priors, sample_weight=sample_weight)
+    if not isinstance(fitted, Decoder) or not hasattr(fitted, "codebook_"):
+        raise ValueError(
+            f"{type(decoder).__name__}.fit must call super().fit(codebook, outputs, class_index), which stores the "
+            "codebook, and return self"
+        )
+    return fitted
+
+
 def one_per_class(decoder: Decoder, values: Array, outputs: Outputs) -> Array:
     """Return what a decoder made of outputs if that is a number for every row and class, else raise ValueError.
 
     Parameters
     ----------
     decoder : Decoder
-        Fitted; it may be one that was written elsewhere.
+        Fitted; it may be one that was written elsewhere. The probabilities of a probabilistic one must sum to one.
     values : array
         Its scores or log-probabilities.
     outputs : Outputs
@@ -253,6 +286,14 @@ def one_per_class(decoder: Decoder, values: Array, outputs: Outputs) -> Array:
             f"{type(decoder).__name__} returned {'no array' if found is None else f'an array of shape {tuple(found)}'} "
             f"for {wanted[0]} rows and {wanted[1]} classes; it must return a number for each of them: shape {wanted}"
         )
+    if decoder.probabilistic:
+        wrong = wrong_sum(values)
+        if wrong is not None:
+            raise ValueError(
+                f"{type(decoder).__name__}.log_proba must return log-probabilities; those of row {wrong[0]} are of "
+                f"probabilities that sum to {wrong[1]:.6g}, not 1: normalise them, for example with "
+                "scipy.special.log_softmax(values, axis=1)"
+            )
     return values
 
 

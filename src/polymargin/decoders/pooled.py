@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 
 from polymargin.codebooks import Codebook
-from polymargin.decoders._base import FOLDS, Array, ProbabilisticDecoder, prior_shift, reweighted
+from polymargin.decoders._base import FOLDS, Array, ProbabilisticDecoder, fit_decoder, prior_shift, reweighted
 from polymargin.outputs import Outputs
 from polymargin.solvers.pooling import pool_weights, pooled
 
@@ -112,7 +112,10 @@ class Pooled(ProbabilisticDecoder):
         self.decoders_: list[ProbabilisticDecoder] = []
         honest = []
         for part in self._parts(outputs):
-            decoder = clone(self.decoder).fit(codebook, part, class_index, sample_weight=sample_weight)
+            decoder = fit_decoder(
+                clone(self.decoder), codebook, part, class_index, sample_weight=sample_weight
+            )
+            assert isinstance(decoder, ProbabilisticDecoder)
             known = getattr(decoder, "cross_log_proba_", None)
             if known is None:
                 known = clone(self.decoder).cross_fit(

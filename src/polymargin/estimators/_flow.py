@@ -23,7 +23,7 @@ from polymargin._threads import blas_threads_for, threads
 from polymargin.cluster import is_dask
 from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
-from polymargin.decoders._base import one_per_class
+from polymargin.decoders._base import fit_decoder, one_per_class
 from polymargin.estimators._arrays import device_name, same_kind_of_array, to_numpy
 from polymargin.estimators._base import KernelClassifier
 from polymargin.estimators._dask import fit_on_cluster, lazy_on_dask
@@ -173,7 +173,8 @@ class DichotomyClassifier(KernelClassifier):
         if priors is None and self.priors is not None:
             priors = resolve_priors(self.priors, data.class_weights(self.classes_.size), self.classes_)
         with blas_threads_for(0):  # a decoder's matrices are thin
-            return decoder.fit(
+            return fit_decoder(
+                decoder,
                 self.codebook_,
                 rows.outputs,
                 rows.class_index,
