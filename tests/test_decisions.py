@@ -127,6 +127,41 @@ def test_a_score_that_is_unknown():
         conformity_scores(np.zeros((1, 2)), "raps")
 
 
+def test_rows_that_are_no_calibration_rows():
+    log_p, index = probabilities(20, 3), np.arange(20) % 3
+    given = {"log_proba": log_p, "class_index": index}
+    for wrong, message in (
+        ({"class_index": np.where(index > 0, 1, -1)}, r"from 0 to 2; for labels give np.searchsorted"),
+        ({"class_index": index + 1}, "from 0 to 2"),
+        ({"class_index": np.array(["a", "b"] * 10)}, "from 0 to 2"),
+        ({"class_index": index[:10]}, "class_index must have one value for each of the 20 rows"),
+        ({"log_proba": np.where(index[:, np.newaxis] == 0, np.nan, log_p)}, "row 0 sum to nan"),
+        ({"log_proba": np.exp(log_p)}, "these look like probabilities: give np.log of them"),
+        ({"log_proba": 2.0 * log_p}, r"sum to 0.\d+, not 1$"),
+        ({"log_proba": log_p[0]}, r"of shape \(n rows, K classes\), not \(3,\)"),
+        ({"weights": np.ones(3)}, "weights must have one value for each of the 20 rows"),
+        ({"weights": -np.ones(20)}, "weights must be finite numbers of at least zero"),
+        ({"groups": np.arange(3)}, "groups must have one value for each of the 20 rows"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CalibrationRows(**(given | wrong))
+    rows = CalibrationRows(log_p, index)
+    q = rows.thresholds(0.8)
+    lists = CalibrationRows(log_p.tolist(), index.tolist(), [1.0] * 20, list(range(20)))
+    assert_allclose(lists.thresholds(0.8), q)
+    assert prediction_sets(log_p.tolist(), q.tolist()).tolist() == prediction_sets(log_p, q).tolist()
+    with pytest.raises(ValueError, match="thresholds must be a number for each of the 3 classes"):
+        prediction_sets(log_p, q[:2])
+    with pytest.raises(ValueError, match="thresholds must be a number"):
+        prediction_sets(log_p, [np.nan] * 3)
+    with pytest.raises(ValueError, match="look like probabilities"):
+        prediction_sets(np.exp(log_p), q)
+    with pytest.raises(ValueError, match="per_class must be True or False, not 'yes'"):
+        rows.thresholds(0.8, per_class="yes")
+    with pytest.raises(ValueError, match="allow_empty must be True or False, not 'no'"):
+        prediction_sets(log_p, q, allow_empty="no")
+
+
 # The guarantee -------------------------------------------------------------------------------------------
 
 
@@ -217,6 +252,28 @@ def test_the_excess_cost_is_bounded_by_the_error_of_the_probabilities(K, seed):
     assert (excess <= bound + 1e-12).all()
 
 
+@pytest.mark.parametrize("kind", ["polars", "pyarrow"])
+def test_costs_of_tables_without_an_index(kind):
+    columns = {"q": [1.0, 0.0], "ask": [0.2, 0.2], "p": [0.0, 9.0]}
+    tables = pytest.importorskip(kind)
+    table = tables.DataFrame(columns) if kind == "polars" else tables.table(columns)
+    costs = CostMatrix.of(table, np.array(["p", "q"]))
+    assert costs.decisions.tolist() == ["q", "ask", "p"]
+    assert costs.class_of.tolist() == [1, -1, 0]
+    assert costs.values.tolist() == [[1.0, 0.2, 0.0], [0.0, 0.2, 9.0]]
+    with pytest.raises(ValueError, match=r"a line for each of the classes \['p', 'q', 'r'\], in this order"):
+        CostMatrix.of(table, np.array(["p", "q", "r"]))
+    numbers = {"1": [1.0, 0.0], "0": [0.0, 9.0]}
+    numbered = tables.DataFrame(numbers) if kind == "polars" else tables.table(numbers)
+    assert CostMatrix.of(numbered, np.array([0, 1])).class_of.tolist() == [1, 0]
+
+
+def test_costs_whose_columns_have_no_names():
+    for classes in (["a", "b", "c"], [1, 2, 3]):
+        with pytest.raises(ValueError, match="the columns of costs have no names"):
+            CostMatrix.of(pd.DataFrame(1 - np.eye(3), index=classes), np.array(classes))
+
+
 def test_costs_by_name():
     classes = np.array(["a", "b", "c"])
     table = pd.DataFrame(
@@ -247,6 +304,8 @@ def test_costs_by_name():
         (pd.DataFrame(np.eye(3), index=[0, 1, 1]), "two lines of the same name"),
         (pd.DataFrame(np.eye(3), columns=[0, 1, 1]), "two columns of the same name"),
         (pd.DataFrame(index=[0, 1, 2]), "a column for every decision"),
+        ((1 - np.eye(3)) * 1j, "real numbers, not complex"),
+        (pd.DataFrame(np.eye(3) * 1j), "real numbers, not complex"),
     ],
 )
 def test_costs_that_are_none(costs, message):
@@ -286,4 +345,7 @@ def test_rejects_that_are_none():
         check_reject(0.8, None, np.eye(2), classes)
     with pytest.raises(ValueError, match="single value"):
         check_reject(0.8, [1, 2], None, classes)
-    assert check_reject(None, 1, np.eye(2), classes) is None
+    for costs in (None, np.eye(2)):
+        with pytest.raises(ValueError, match="rejected=1 has no effect without reject"):
+            check_reject(None, 1, costs, classes)
+    assert check_reject(None, None, np.eye(2), classes) is None

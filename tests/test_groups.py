@@ -254,3 +254,27 @@ def test_class_weight_may_be_a_series_and_must_be_positive(name):
     for refused in ({0: 0.0}, {0: np.nan}, {0: "much"}, 3.0, np.ones(3)):
         with pytest.raises(ValueError, match="class_weight"):
             MACHINES[name](class_weight=refused).fit(X, Y)
+
+
+@pytest.mark.parametrize("make", EVERY_ESTIMATOR)
+def test_few_groups_are_warned_of_once(make):
+    rng = np.random.default_rng(0)
+    rows, y = rng.normal(size=(60, 2)), np.arange(60) % 3
+    with pytest.warns(UserWarning, match="there are only 4 groups: .* give more groups, or leave") as caught:
+        make().fit(rows, y, groups=np.arange(60) // 15)
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make().fit(rows, y, groups=np.arange(60) // 6)
+
+
+def test_sets_from_few_groups_speak_of_groups():
+    rows, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 3
+    given = {"kernel": "rbf", "C": 1.0, "gamma": 1.0}
+    with pytest.warns(UserWarning, match="only 2 groups"):
+        model = LSSVMClassifier(**given).fit(rows, y, groups=np.arange(60) // 30)
+    with pytest.warns(UserWarning, match="needs 9 rows .* there are 2, as rows of one group count as one"):
+        model.predict_set(rows)
+    weighted = LSSVMClassifier(**given).fit(rows, y, np.r_[np.full(3, 1e6), np.ones(57)])
+    with pytest.warns(UserWarning, match="there are 60, which by their weights are worth 3;"):
+        weighted.predict_set(rows)

@@ -117,7 +117,7 @@ def test_decoders_without_probabilities_offer_none(name, n_classes):
     assert not hasattr(model, "predict_log_proba")
     with pytest.raises(AttributeError) as caught:
         model.predict_proba(X)
-    assert 'gives no probabilities; set decoding="coupled-softmax"' in str(caught.value.__cause__)
+    assert 'gives no probabilities; set decoding="coupled-softmax"' in str(caught.value)
     scores = model.decision_function(X_NEW)
     winners = (scores > 0).astype(int) if n_classes == 2 else scores.argmax(axis=1)
     assert_array_equal(model.predict(X_NEW), model.classes_[winners])

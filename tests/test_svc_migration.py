@@ -146,7 +146,7 @@ def test_advice_on_probabilities_works(model):
     assert not hasattr(model, "predict_proba")
     with pytest.raises(AttributeError) as caught:
         model.predict_proba(X)
-    advice = str(caught.value.__cause__).partition("; ")[2]
+    advice = str(caught.value).partition("; ")[2]
     asked = {"decoding": None} if "leave decoding out" in advice else {}
     asked |= {"probability": True} if "probability=True" in advice else {}
     named = re.search(r'set decoding="([a-z-]+)"', advice)

@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin.outputs import wrong_sum
+
 Array = NDArray[Any]
 
 #: The names of the conformity scores.
@@ -38,7 +40,7 @@ def conformity_scores(log_proba: Array, score: str = "lac") -> Array:
 
     Parameters
     ----------
-    log_proba : ndarray of shape (n, K)
+    log_proba : array-like of shape (n, K)
         Log-probabilities of the classes.
     score : {"lac", "aps"}, default="lac"
         "lac": -log p of the class, which orders classes as 1 - p does. "aps": the probability of all classes that are
@@ -55,6 +57,7 @@ def conformity_scores(log_proba: Array, score: str = "lac") -> Array:
     """
     if score not in SCORES:
         raise ValueError(f'unknown score {score!r}; choose "lac" or "aps"')
+    log_proba = check_log_proba(log_proba)
     if score == "lac":
         return -log_proba
     order = np.argsort(-log_proba, axis=1, kind="stable")
@@ -75,13 +78,13 @@ class CalibrationRows:
 
     Attributes
     ----------
-    log_proba : ndarray of shape (n, K)
+    log_proba : array-like of shape (n, K)
         The log-probabilities of the classes.
-    class_index : ndarray of int, shape (n,)
-        The classes of the rows.
-    weights : ndarray of shape (n,) or None
+    class_index : array-like of int, shape (n,)
+        The classes of the rows, as columns of `log_proba`: 0, …, K - 1.
+    weights : array-like of shape (n,) or None
         How much the rows count; None: all the same.
-    groups : ndarray of int, shape (n,), or None
+    groups : array-like of shape (n,) or None
         Rows of one group are one observation; None: every row by itself.
 
     Examples
@@ -106,6 +109,30 @@ class CalibrationRows:
     weights: Array | None = None
     groups: Array | None = None
 
+    def __post_init__(self) -> None:
+        checked: dict[str, Any] = {"log_proba": check_log_proba(self.log_proba)}
+        n, K = checked["log_proba"].shape
+        checked["class_index"] = index = np.asarray(self.class_index)
+        if index.dtype.kind not in "iu" or (index.size and (index.min() < 0 or index.max() >= K)):
+            raise ValueError(
+                f"class_index must hold the columns of log_proba that the labels stand for, whole numbers from 0 to "
+                f"{K - 1}; for labels give np.searchsorted(model.classes_, y)"
+            )
+        for name in ("weights", "groups"):
+            if getattr(self, name) is not None:
+                checked[name] = np.asarray(getattr(self, name))
+        for name, values in checked.items():
+            if values.shape[:1] != (n,) or (name != "log_proba" and values.ndim > 1):
+                raise ValueError(
+                    f"{name} must have one value for each of the {n} rows of log_proba; its shape is {values.shape}"
+                )
+            object.__setattr__(self, name, values)
+        weights = checked.get("weights")
+        if weights is not None and (
+            weights.dtype.kind not in "biuf" or not np.isfinite(weights).all() or (weights < 0.0).any()
+        ):
+            raise ValueError("weights must be finite numbers of at least zero")
+
     def thresholds(self, coverage: float = 0.9, *, per_class: bool = False, score: str = "lac") -> Array:
         """Return the largest score of a class that is still in a set, shape (K,).
 
@@ -124,7 +151,7 @@ class CalibrationRows:
         ndarray of shape (K,)
             Infinite where there are too few rows: ``coverage / (1 - coverage)`` are needed.
         """
-        coverage = check_coverage(coverage)
+        coverage, per_class = check_coverage(coverage), check_flag("per_class", per_class)
         rows = np.arange(self.class_index.size)
         own = conformity_scores(self.log_proba, score)[rows, self.class_index]
         K = self.log_proba.shape[1]
@@ -139,6 +166,12 @@ class CalibrationRows:
         return score_quantile(
             own[rows], coverage, weights, None if self.groups is None else self.groups[rows]
         )
+
+    @property
+    def effective_size(self) -> float:
+        """The number of independent observations of equal weight that the rows are worth."""
+        weights = np.ones(self.class_index.size) if self.weights is None else self.weights
+        return _effective_size(weights, self.groups)
 
 
 def score_quantile(
@@ -173,13 +206,18 @@ def score_quantile(
     counted = weights > 0.0
     if not counted.any():
         return np.inf
-    W = weights if groups is None else np.bincount(np.unique(groups, return_inverse=True)[1], weights)
-    n = float(W.sum()) ** 2 / float(np.square(W).sum())
+    n = _effective_size(weights, groups)
     order = np.argsort(scores[counted], kind="stable")
     reached = np.cumsum(weights[counted][order])
     reached *= n / reached[-1]
     place = int(np.searchsorted(reached, (n + 1.0) * coverage - _ROUNDING * n))
     return float(scores[counted][order[place]]) if place < order.size else np.inf
+
+
+def _effective_size(weights: Array, groups: Array | None) -> float:
+    """Return Kish's effective number of observations, (ΣW)²/ΣW²; the weights are not all zero."""
+    W = weights if groups is None else np.bincount(np.unique(groups, return_inverse=True)[1], weights)
+    return float(W.sum()) ** 2 / float(np.square(W).sum())
 
 
 def prediction_sets(
@@ -189,9 +227,9 @@ def prediction_sets(
 
     Parameters
     ----------
-    log_proba : ndarray of shape (n, K)
+    log_proba : array-like of shape (n, K)
         Log-probabilities of new rows.
-    thresholds : ndarray of shape (K,)
+    thresholds : array-like of shape (K,)
         See `CalibrationRows.thresholds`.
     score : {"lac", "aps"}, default="lac"
         The score that the thresholds are of.
@@ -208,11 +246,61 @@ def prediction_sets(
     array([[ True,  True, False],
            [ True, False, False]])
     """
-    sets = conformity_scores(log_proba, score) <= thresholds
-    if not allow_empty:
+    scores, limits = conformity_scores(log_proba, score), np.asarray(thresholds, dtype=np.float64)
+    if limits.shape != scores.shape[1:] or np.isnan(limits).any():
+        raise ValueError(
+            f"thresholds must be a number for each of the {scores.shape[1]} classes, not {thresholds!r}; take them "
+            "from CalibrationRows.thresholds"
+        )
+    sets = scores <= limits
+    if not check_flag("allow_empty", allow_empty):
         # exp() may make probabilities equal: the set must hold what `predict` says, ties included.
-        sets[np.arange(len(sets)), np.exp(log_proba).argmax(axis=1)] = True
+        sets[np.arange(len(sets)), np.exp(np.asarray(log_proba)).argmax(axis=1)] = True
     return sets
+
+
+def check_log_proba(log_proba: Any) -> Array:
+    """Return log-probabilities as an array; raise ValueError for what is none.
+
+    Parameters
+    ----------
+    log_proba : array-like of shape (n, K)
+        What was given.
+
+    Returns
+    -------
+    ndarray of shape (n, K)
+    """
+    values = np.asarray(log_proba, dtype=np.float64)
+    if values.ndim != 2:
+        raise ValueError(f"log_proba must be of shape (n rows, K classes), not {values.shape}")
+    wrong = wrong_sum(values)
+    if wrong is not None:
+        row, total = wrong
+        said = f"the probabilities of row {row} sum to {total:.6g}, not 1"
+        if (values >= 0.0).all():
+            said += "; these look like probabilities: give np.log of them, or predict_log_proba of the model"
+        raise ValueError(f"log_proba must hold the logarithms of class probabilities: {said}")
+    return values
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return an argument that is True or False; raise ValueError if it is not.
+
+    Parameters
+    ----------
+    name : str
+        The argument.
+    value : object
+        What was given.
+
+    Returns
+    -------
+    bool
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, not {value!r}")
+    return bool(value)
 
 
 def check_coverage(coverage: float) -> float:

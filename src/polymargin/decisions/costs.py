@@ -47,7 +47,7 @@ class CostMatrix:
         costs : array-like of shape (K, K), or DataFrame
             ``costs[i, j]`` is the cost of deciding for class j where class i is true, both in the order of `classes`.
             A DataFrame has the true classes as index and the decisions as columns, in any order; decisions need not be
-            classes.
+            classes. The lines of a table without an index, of polars or pyarrow, are in the order of `classes`.
         classes : ndarray of shape (K,)
             The class labels.
 
@@ -64,7 +64,7 @@ class CostMatrix:
                [0. , 1. , 0.3]])
         """
         K = classes.size
-        if hasattr(costs, "columns") and hasattr(costs, "index"):
+        if hasattr(costs, "columns"):
             values, decisions = _aligned(costs, classes)
         else:
             values, decisions = _numbers(costs), classes
@@ -84,6 +84,8 @@ class CostMatrix:
 
 def _numbers(costs: Any) -> Array:
     """Return a matrix of numbers."""
+    if np.iscomplexobj(costs):
+        raise ValueError("costs must be real numbers, not complex ones")
     try:
         values = np.asarray(costs, dtype=np.float64)
     except (TypeError, ValueError):
@@ -95,18 +97,32 @@ def _numbers(costs: Any) -> Array:
 
 def _aligned(costs: Any, classes: Array) -> tuple[Array, Array]:
     """Return the costs of a DataFrame, with its lines in the order of the classes, and the names of its columns."""
-    lines = list(costs.index)
-    for what, names in (("lines", lines), ("columns", list(costs.columns))):
-        if len(set(names)) < len(names):
-            raise ValueError(f"costs has two {what} of the same name: {names}")
-    if set(lines) != set(classes.tolist()):
-        raise ValueError(f"the lines of costs must be the classes {classes.tolist()}, not {lines}")
-    if len(costs.columns) == 0:
+    known, names = classes.tolist(), list(getattr(costs, "column_names", costs.columns))
+    if hasattr(costs, "index") and hasattr(costs, "iloc"):
+        lines, values = list(costs.index), costs.to_numpy()
+    elif len(costs) == len(known):
+        # A table of polars or Arrow: its lines have no names, and those of its columns are texts.
+        lines, values = known, np.stack([np.asarray(costs[name]) for name in names], axis=1)
+        of_text = {str(label): label for label in known}
+        names = [of_text.get(name, name) for name in names]
+    else:
+        raise ValueError(f"costs must have a line for each of the classes {known}, in this order")
+    for what, given in (("lines", lines), ("columns", names)):
+        if len(set(given)) < len(given):
+            raise ValueError(f"costs has two {what} of the same name: {given}")
+    if set(lines) != set(known):
+        raise ValueError(f"the lines of costs must be the classes {known}, not {lines}")
+    if not names:
         raise ValueError("costs must have a column for every decision, and has none")
-    decisions = np.array(list(costs.columns))
-    if decisions.tolist() != list(costs.columns):  # numbers and texts: NumPy would make texts of all
-        decisions = np.array(list(costs.columns), dtype=object)
-    return _numbers(costs.to_numpy())[[lines.index(label) for label in classes.tolist()]], decisions
+    if names == list(range(len(names))) and not set(names) <= set(known):
+        raise ValueError(
+            f"the columns of costs have no names, only numbers from 0 on: name them after the decisions, such as the "
+            f"classes, with pd.DataFrame(costs, index={known}, columns={known})"
+        )
+    decisions = np.array(names)
+    if decisions.tolist() != names:  # numbers and texts: NumPy would make texts of all
+        decisions = np.array(names, dtype=object)
+    return _numbers(values)[[lines.index(label) for label in known]], decisions
 
 
 def expected_costs(proba: Array, costs: Array) -> Array:
@@ -229,6 +245,11 @@ def check_reject(reject: float | None, rejected: Any, costs: Any, classes: Array
     float or None
     """
     if reject is None:
+        if rejected is not None:
+            raise ValueError(
+                f"rejected={rejected!r} has no effect without reject, the probability below which rows are rejected, "
+                "such as reject=0.8"
+            )
         return None
     if costs is not None:
         raise ValueError(

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-def predict_set(model: Any, X: Any, coverage: float = 0.9, **options: Any) -> Array:
+def predict_set(
+    model: Any,
+    X: Any,
+    coverage: float = 0.9,
+    *,
+    per_class: bool = False,
+    score: str = "lac",
+    allow_empty: bool = False,
+) -> Array:
     """Return prediction sets by a classifier, or by the classifier at the end of a pipeline.
 
     Parameters
@@ -20,8 +28,12 @@ def predict_set(model: Any, X: Any, coverage: float = 0.9, **options: Any) -> Ar
         Rows, as the model takes them.
     coverage : float, default=0.9
         The probability with which a set is to hold the label.
-    **options : dict
-        The other arguments of `LSSVMClassifier.predict_set`.
+    per_class : bool, default=False
+        Whether the coverage is to hold for the rows of every class by themselves.
+    score : {"lac", "aps"}, default="lac"
+        What a class is judged by; see `LSSVMClassifier.predict_set`.
+    allow_empty : bool, default=False
+        Whether a set may be empty. False: the label that the model predicts is in every set.
 
     Returns
     -------
@@ -40,10 +52,14 @@ def predict_set(model: Any, X: Any, coverage: float = 0.9, **options: Any) -> Ar
     array([[ True,  True, False],
            [ True, False, False]])
     """
-    return _method(model, "predict_set")(last_rows(model, X), coverage, **options)
+    return _method(model, "predict_set")(
+        last_rows(model, X), coverage, per_class=per_class, score=score, allow_empty=allow_empty
+    )
 
 
-def decide(model: Any, X: Any, **options: Any) -> Array:
+def decide(
+    model: Any, X: Any, *, costs: Any = None, reject: float | None = None, rejected: Any = None
+) -> Array:
     """Return decisions by a classifier, or by the classifier at the end of a pipeline.
 
     Parameters
@@ -52,13 +68,17 @@ def decide(model: Any, X: Any, **options: Any) -> Array:
         Fitted.
     X : array-like of shape (n_samples, n_features)
         Rows, as the model takes them.
-    **options : dict
-        The arguments of `LSSVMClassifier.decide`: costs, reject and rejected.
+    costs : array-like of shape (K, K), DataFrame or None, default=None
+        ``costs[i, j]`` is the cost of deciding for class j where class i is true; see `LSSVMClassifier.decide`.
+    reject : float or None, default=None
+        Rows whose largest probability is less are rejected. Not with `costs`.
+    rejected : object, default=None
+        What is returned for rejected rows; only with `reject`.
 
     Returns
     -------
     ndarray of shape (n_samples,)
-        The decisions.
+        The decisions. With `reject`, an array of objects if `rejected` is of another kind than the labels, as None is.
 
     Examples
     --------
@@ -71,7 +91,7 @@ def decide(model: Any, X: Any, **options: Any) -> Array:
     >>> decide(model, X[38:40, :4], reject=0.8, rejected=-1)
     array([-1,  0])
     """
-    return _method(model, "decide")(last_rows(model, X), **options)
+    return _method(model, "decide")(last_rows(model, X), costs=costs, reject=reject, rejected=rejected)
 
 
 def _method(model: Any, name: str) -> Any:
@@ -80,11 +100,21 @@ def _method(model: Any, name: str) -> Any:
     try:
         return getattr(step, name)
     except AttributeError as error:
-        reason = error.__cause__ or (
-            f"{type(step).__name__} is no classifier of polymargin; of others, prediction sets can be made from rows "
-            "set aside: polymargin.decisions.CalibrationRows"
-        )
-        raise AttributeError(f"no {name}: {reason}") from error
+        raise AttributeError(f"no {name}: {error.__cause__ or _reason(step, name)}") from error
+
+
+#: What can be had of classifiers of other libraries.
+_OF_OTHERS = {
+    "predict_set": "prediction sets can be made from rows set aside: polymargin.decisions.CalibrationRows",
+    "decide": "decisions can be made from their predict_proba: polymargin.decisions.decided_labels",
+}
+
+
+def _reason(step: Any, name: str) -> str:
+    kind = type(step).__name__
+    if hasattr(step, "refit"):
+        return f"this {kind} has no best_estimator_; fit it with refit=True"
+    return f"{kind} is no classifier of polymargin; of others, {_OF_OTHERS[name]}"
 
 
 def last_step(model: Any) -> Any:

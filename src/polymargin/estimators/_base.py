@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from polymargin.estimators._arrays import same_kind_of_array
 from polymargin.estimators._dask import lazy_on_dask
 from polymargin.estimators._decisions import DecisionsMixin
+from polymargin.estimators._soft_labels import SoftScoreMixin
 from polymargin.estimators._validation import check_positive, check_rows, scale_gamma
 from polymargin.inspection.html import ChoicesMixin
 from polymargin.kernels import Kernel, Precomputed, Scaled, resolve_kernel
@@ -21,7 +22,7 @@ from polymargin.machines import TrainingRows
 Array = NDArray[Any]
 
 
-class KernelClassifier(DecisionsMixin, ChoicesMixin, ClassifierMixin, BaseEstimator):
+class KernelClassifier(DecisionsMixin, ChoicesMixin, SoftScoreMixin, ClassifierMixin, BaseEstimator):
     """Base class of the classifiers with a kernel, which keep their training rows."""
 
     #: Whether `fit` takes an n×K matrix of class probabilities for y; their columns are named by ``classes``.

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._warnings import warn
@@ -17,6 +16,7 @@ from polymargin.decisions.conformal import (
     SCORES,
     CalibrationRows,
     check_coverage,
+    check_flag,
     prediction_sets,
     rows_needed,
 )
@@ -24,6 +24,7 @@ from polymargin.decisions.costs import CostMatrix, check_reject, decided_labels
 from polymargin.decoders import CoupledSoftmax, Decoder, resolve_decoder
 from polymargin.decoders._base import reweighted
 from polymargin.estimators._arrays import same_kind_of_array
+from polymargin.estimators._available import available_if
 from polymargin.estimators._validation import class_factors
 from polymargin.inspection.members import kernel_members, training_rows
 from polymargin.rows import TrainingRows
@@ -145,11 +146,12 @@ class DecisionsMixin:
                [False,  True,  True]])
         """
         check_is_fitted(self)
-        coverage = check_coverage(coverage)
+        coverage, allow_empty = check_coverage(coverage), check_flag("allow_empty", allow_empty)
         if score not in SCORES:
             raise ValueError(f'unknown score {score!r}; choose "lac" or "aps"')
-        thresholds = self.calibration_rows_.thresholds(coverage, per_class=per_class, score=score)
-        self._warn_of_too_few_rows(thresholds, coverage, per_class)
+        rows = self.calibration_rows_
+        thresholds = rows.thresholds(coverage, per_class=per_class, score=score)
+        self._warn_of_too_few_rows(rows, thresholds, coverage, per_class)
         sets = partial(prediction_sets, thresholds=thresholds, score=score, allow_empty=allow_empty)
         return _row_by_row(self, X, sets, np.empty((0, self.classes_.size), dtype=bool))
 
@@ -167,21 +169,23 @@ class DecisionsMixin:
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows; their kernel values with the training rows for ``kernel="precomputed"``.
-        costs : array-like of shape (K, K), pandas DataFrame or None, default=None
+        costs : array-like of shape (K, K), DataFrame or None, default=None
             ``costs[i, j]`` is the cost of deciding for class j where class i is true, in the order of ``classes_``. A
-            DataFrame has the true classes as index and the decisions as columns, in any order; decisions need not be
-            classes: a column "ask" of cost 0.1 in every line is Chow's reject. Negative costs are gains. None: all
-            errors cost the same.
+            pandas DataFrame has the true classes as index and the decisions as columns, in any order; the rows of a
+            polars DataFrame, which has no index, are in the order of ``classes_``. Decisions need not be classes: a
+            column "ask" of cost 0.1 in every line is Chow's reject. Negative costs are gains. None: all errors cost
+            the same.
         reject : float or None, default=None
             Rows whose largest probability is less are rejected. Not with `costs`, which may have a column for that.
         rejected : object, default=None
-            What is returned for rejected rows; it must not be a class. The result is an array of objects if it is of
-            another kind than the labels, as None is.
+            What is returned for rejected rows, only with `reject`; it must not be a class.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            The decisions. Without costs and reject they are those of `predict`.
+            The decisions. Without costs and reject they are those of `predict`. The dtype is that of the labels, or of
+            the names of the decisions; with `reject` it depends on `rejected`: object if this is of another kind than
+            the labels, as None is, and otherwise one that holds both.
 
         See Also
         --------
@@ -233,22 +237,27 @@ class DecisionsMixin:
         shift = getattr(owner, "prior_shift_", np.zeros(log_proba.shape[1]))  # none: it does not use priors
         return calibration_rows(self, data, log_proba, shift, np.logical_or.reduce(leaks) if leaks else None)
 
-    def _warn_of_too_few_rows(self, thresholds: Array, coverage: float, per_class: bool) -> None:
+    def _warn_of_too_few_rows(
+        self, rows: CalibrationRows, thresholds: Array, coverage: float, per_class: bool
+    ) -> None:
         """Warn of classes that are in all sets."""
         always = np.isinf(thresholds)
         if not always.any():
             return
         needed = f"a coverage of {coverage:g} needs {rows_needed(coverage)} rows or more"
-        if not per_class:
-            warn(
-                f"all classes are in all sets: {needed} that were held out, and there are fewer", UserWarning
-            )
-            return
-        names = ", ".join(map(repr, self.classes_[always].tolist()))
-        warn(
-            f"these classes are in all sets: {names}; with per_class=True {needed} of every class that were held out",
-            UserWarning,
-        )
+        if per_class:
+            names = ", ".join(map(repr, self.classes_[always].tolist()))
+            told = f"these classes are in all sets: {names}; with per_class=True {needed} of every class"
+            told += " that were held out"
+            told += "" if rows.groups is None else ", and rows of one group count as one"
+        else:
+            n = rows.class_index.size if rows.groups is None else np.unique(rows.groups).size
+            told = f"all classes are in all sets: {needed} that were held out, and there are {n}"
+            told += "" if rows.groups is None else ", as rows of one group count as one"
+            if rows.effective_size < n - 0.5:
+                told += f", which by their weights are worth {rows.effective_size:.3g}"
+        more = "rows" if rows.groups is None else "groups of rows"
+        warn(f"{told}; ask for less coverage, or fit to more {more}", UserWarning)
 
 
 def calibration_rows(

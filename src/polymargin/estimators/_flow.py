@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from polymargin._progress import Count, Progress, notes, shown
@@ -25,6 +24,7 @@ from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
 from polymargin.decoders._base import fit_decoder, one_per_class
 from polymargin.estimators._arrays import device_name, same_kind_of_array, to_numpy
+from polymargin.estimators._available import available_if
 from polymargin.estimators._base import KernelClassifier
 from polymargin.estimators._dask import fit_on_cluster, lazy_on_dask
 from polymargin.estimators._growth import SINGLE, TwoSides

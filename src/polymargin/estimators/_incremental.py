@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from polymargin.decoders import ProbabilisticDecoder, resolve_decoder
+from polymargin.estimators._available import available_if
 from polymargin.estimators._scaled import DecoderJudge
 from polymargin.estimators._validation import settings_of
 from polymargin.machines._workspace import SharedWork

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
@@ -42,7 +42,7 @@ def check_soft_labels(y: Any, n_rows: int, classes: Any = None) -> tuple[Array, 
     n_rows : int
         The number of rows they are for.
     classes : array-like of shape (K,) or None
-        Names of the columns; None for 0, …, K−1.
+        Names of the columns; None for those of a DataFrame, else 0, …, K−1.
 
     Returns
     -------
@@ -63,9 +63,40 @@ def check_soft_labels(y: Any, n_rows: int, classes: Any = None) -> tuple[Array, 
         raise ValueError(
             f"soft labels of every row must sum to one; those of row {row} sum to {sums[row]:.6g}"
         )
-    names = _names(classes, P.shape[1])
+    names = _names(column_names(y, classes), P.shape[1])
     order = np.argsort(names, kind="stable")  # as scikit-learn has them, and its scorers expect
     return (P / sums[:, np.newaxis])[:, order], names[order]
+
+
+def column_names(y: Any, classes: Any) -> Any:
+    """Return the names of the columns of soft labels: `classes`, or those of a DataFrame; None if there are none.
+
+    Parameters
+    ----------
+    y : array-like of shape (n, K)
+        Class probabilities.
+    classes : array-like of shape (K,) or None
+        The parameter ``classes``.
+
+    Returns
+    -------
+    array-like of shape (K,) or None
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> column_names(pd.DataFrame([[0.9, 0.1]], columns=["ill", "well"]), None)
+    ['ill', 'well']
+    """
+    columns = list(getattr(y, "columns", []))
+    if not columns or columns == list(range(len(columns))):
+        return classes
+    if classes is not None and list(np.asarray(classes).ravel()) != columns:
+        raise ValueError(
+            f"classes names the columns of the soft labels {np.asarray(classes).tolist()}, but their own names are "
+            f"{columns}: leave classes out"
+        )
+    return columns
 
 
 def _names(classes: Any, n_columns: int) -> Array:
@@ -135,3 +166,38 @@ def decoder_shares(data: TrainingRows, left_out: Array) -> Array:
     """
     shares = data.shares_without(left_out)
     return shares if data.soft_labels is None else shares[np.nonzero(data.soft_labels)[0]]
+
+
+class SoftScoreMixin:
+    """The accuracy on soft labels, so that `cross_val_score` works with them."""
+
+    classes_: Array
+    predict: Any
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy of `predict`.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; their kernel values with the training rows for ``kernel="precomputed"``.
+        y : array-like of shape (n_samples,) or (n_samples, K)
+            Their labels, or soft labels if `fit` takes them: the accuracy is then the mean probability of the
+            predicted class.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Row weights.
+
+        Returns
+        -------
+        float
+        """
+        if not (getattr(self, "takes_soft_labels", True) and are_soft(y)):
+            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+        predicted = np.asarray(self.predict(X))
+        P, classes = check_soft_labels(y, predicted.size, getattr(self, "classes", None))
+        if classes.tolist() != self.classes_.tolist():
+            raise ValueError(
+                f"the soft labels are of the classes {classes.tolist()}, not {self.classes_.tolist()}"
+            )
+        own = P[np.arange(predicted.size), np.searchsorted(classes, predicted)]
+        return float(np.average(own, weights=None if sample_weight is None else np.asarray(sample_weight)))

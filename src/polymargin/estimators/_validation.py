@@ -22,6 +22,9 @@ from polymargin.rows import content_rank
 Array = NDArray[Any]
 Settings = TypeVar("Settings")
 
+#: With fewer groups, fits without one of them know much less than the model of all rows: a warning says so.
+_FEW_GROUPS = 10
+
 
 @dataclass(frozen=True)
 class CheckedRows:
@@ -109,9 +112,16 @@ def check_rows(
         "ensure_min_samples": 2,
     }
     probabilities = None
-    if soft_labels and are_soft(y):
+    soft, named = are_soft(y), getattr(estimator, "classes", None)
+    if soft and not soft_labels:
+        raise ValueError(
+            f"{type(estimator).__name__} takes one label for every row: y should be a 1d array. Soft labels, a matrix "
+            "of class probabilities, are for LSSVMClassifier, PosteriorSVMClassifier, KernelLogisticClassifier and "
+            "AutoKernelClassifier"
+        )
+    if soft:
         X = validate_data(estimator, X, **accepted)
-        probabilities, classes = check_soft_labels(y, X.shape[0], getattr(estimator, "classes", None))
+        probabilities, classes = check_soft_labels(y, X.shape[0], named)
         # Ties go to the class that is more probable over all rows, so that the names of the classes do not matter.
         class_index = (probabilities + 1e-9 * probabilities.mean(axis=0)).argmax(axis=1)
     else:
@@ -119,6 +129,8 @@ def check_rows(
         X, y = validate_data(estimator, X, y, **accepted)
         check_classification_targets(y)
         classes, class_index = np.unique(y, return_inverse=True)
+        if named is not None:
+            check_named_classes(named, classes)
     if precomputed and X.shape[0] != X.shape[1]:
         raise ValueError(f"a precomputed kernel matrix must be square, not {X.shape}")
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -152,8 +164,17 @@ def check_rows(
             )
         if int(numbers.max()) + 1 == support.size:
             numbers = None
-        elif probabilities is None:
-            _check_groups_of_classes(numbers, class_index, classes)
+        else:
+            if probabilities is None:
+                _check_groups_of_classes(numbers, class_index, classes)
+            n_groups = int(numbers.max()) + 1
+            if n_groups < _FEW_GROUPS:
+                warn(
+                    f"there are only {n_groups} groups: probabilities and parameters are learned from fits that leave "
+                    f"a group out, which with fewer than {_FEW_GROUPS} groups know much less than the model of all "
+                    "rows, so that labels and probabilities can be much worse than they need to be; give more groups, "
+                    "or leave groups out if the rows are independent"
+                )
     elif probabilities is None and not precomputed:
         numbers = find_copies(X, class_index)
     checked = CheckedRows(X, class_index, classes, weights, probabilities, support, numbers)
@@ -314,6 +335,16 @@ def check_labels(y: Any, name: str = "y") -> None:
             f"{name} mixes labels of different types, {types}, which cannot be sorted: make them all of one type, for "
             "example np.asarray(y).astype(str)"
         ) from None
+
+
+def check_named_classes(named: Any, classes: Array) -> None:
+    """Raise ValueError if ``classes=``, which names the columns of soft labels, is not what the labels of y are."""
+    given = np.asarray(named).tolist()
+    if not isinstance(given, list) or set(given) != set(classes.tolist()):
+        raise ValueError(
+            f"classes={given!r} names the columns of soft labels, but the labels of y are {classes.tolist()}: leave "
+            "classes out, or give these"
+        )
 
 
 def _is_nan(label: Any) -> bool:

@@ -35,7 +35,14 @@ from polymargin.estimators._members import (
     takes_gram,
 )
 from polymargin.estimators._metric import spread
-from polymargin.estimators._soft_labels import DecoderRows, decoder_rows, decoder_shares, one_of_each_row
+from polymargin.estimators._soft_labels import (
+    DecoderRows,
+    SoftScoreMixin,
+    column_names,
+    decoder_rows,
+    decoder_shares,
+    one_of_each_row,
+)
 from polymargin.estimators._validation import check_rows, resolve_priors
 from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.inspection.html import ChoicesMixin
@@ -49,7 +56,13 @@ Array = NDArray[Any]
 
 
 class AutoKernelClassifier(
-    GatherMixin, ProbabilisticMixin, DecisionsMixin, ChoicesMixin, ClassifierMixin, BaseEstimator
+    GatherMixin,
+    ProbabilisticMixin,
+    DecisionsMixin,
+    ChoicesMixin,
+    SoftScoreMixin,
+    ClassifierMixin,
+    BaseEstimator,
 ):
     """Log-linear pool of classifiers with different kernels and codings, with no parameters to tune.
 
@@ -92,7 +105,8 @@ class AutoKernelClassifier(
         The class frequencies to expect in use; a dict maps class labels to frequencies. None, the same as "empirical":
         as in training.
     classes : array-like of shape (K,) or None, default=None
-        The class labels of the columns of y if `fit` is given soft labels; None for 0, …, K−1.
+        The class labels of the columns of y if `fit` is given soft labels; None for the names of a DataFrame's columns,
+        else 0, …, K−1. With labels in y, None, or the labels that y has.
     n_jobs : int or None, default=None
         The number of members fitted in parallel with joblib, whose backend is set with ``joblib.parallel_config``. The
         result does not depend on it. With many rows, members are fitted one after the other, and BLAS uses the threads.
@@ -260,7 +274,12 @@ class AutoKernelClassifier(
         # The rows are validated, class weights are multiplied into the weights, and copies are merged.
         groups = np.arange(checked.support.size) if checked.groups is None else checked.groups
         labels = np.asarray(y)[checked.support]
-        labels = labels.ravel() if checked.soft_labels is None else labels
+        if checked.soft_labels is None:
+            labels = labels.ravel()
+        else:  # an array has no names of columns
+            for member in members:
+                if isinstance(member, LSSVMClassifier):
+                    member.set_params(classes=column_names(y, self.classes))
         data = TrainingRows(
             Precomputed() if takes_gram(members[0]) else Linear(),
             checked.X,

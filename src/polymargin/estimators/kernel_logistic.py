@@ -66,7 +66,8 @@ class KernelLogisticClassifier(ProbabilisticMixin, KernelClassifier):
         n / (K n_k), where n is the number of rows and n_k the number of those in the class; soft labels divide their
         rows among the classes.
     classes : array-like of shape (K,) or None, default=None
-        The names of the columns where `fit` is given soft labels; None for 0, …, K−1.
+        The class labels of the columns of y if `fit` is given soft labels; None for the names of a DataFrame's columns,
+        else 0, …, K−1. With labels in y, None, or the labels that y has.
     tol : float, default=1e-9
         The gradient's norm over the root of the number of rows (their weight) at which Newton's method stops.
     max_iter : int, default=100

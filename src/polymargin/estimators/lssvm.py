@@ -135,7 +135,8 @@ default="one-vs-one"
         The class frequencies to expect in use. The probabilities are re-weighted from the training frequencies to
         these. A dict maps class labels to frequencies. None, the same as "empirical": as in training.
     classes : array-like of shape (K,) or None, default=None
-        The class labels of the columns of y if `fit` is given soft labels; None for 0, …, K−1.
+        The class labels of the columns of y if `fit` is given soft labels; None for the names of a DataFrame's columns,
+        else 0, …, K−1. With labels in y, None, or the labels that y has.
     n_jobs : int or None, default=None
         The number of candidate kernels fitted in parallel with joblib, whose backend is set with
         ``joblib.parallel_config``, and of threads for groups of rows. With many rows, BLAS uses the threads instead.

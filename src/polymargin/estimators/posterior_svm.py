@@ -73,7 +73,8 @@ class PosteriorSVMClassifier(HingeClassifier):
         n / (K n_k), where n is the number of rows and n_k the number of those in the class; given soft labels divide
         their rows among the classes.
     classes : array-like of shape (K,) or None, default=None
-        What the columns of given soft labels stand for; None: 0, …, K−1. Not used with ordinary labels.
+        The class labels of the columns of y if `fit` is given soft labels; None for the names of a DataFrame's columns,
+        else 0, …, K−1. With labels in y, None, or the labels that y has.
     priors : None, "uniform", "empirical", array of shape (K,) or dict, default=None
         Prior class probabilities, for decoders that work with them; a dict names the classes.
     cv : int, splitter or iterable of splits, default=5
