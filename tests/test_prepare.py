@@ -323,3 +323,67 @@ def test_errors_name_the_estimator_that_was_called():
 def test_a_preparation_of_unknown_kinds():
     with pytest.raises(ValueError, match="columns hold 'number'"):
         TablePreparation({"a": "colour"}).fit(pd.DataFrame({"a": [1, 2]}))
+
+
+def plain(**columns):
+    """Return a frame with a number, a label and some further columns."""
+    return pd.DataFrame(
+        {"size": np.random.default_rng(0).normal(size=N), "label": resized("a", "b")} | columns
+    )
+
+
+def test_intervals_and_periods():
+    sizes = plain()["size"].where(np.arange(N) > 0)  # one is missing
+    months = pd.period_range("2020-01", periods=N, freq="M")
+    frame = plain(
+        cut=pd.cut(sizes, 3, labels=None),
+        months=months,
+        quarters=pd.Categorical(pd.PeriodIndex(resized("2020Q1", "2021Q3"), freq="Q")),
+    )
+    prepared = prepare(frame, "label")
+    assert prepared.columns == {"size": "number", "cut": "text", "months": "date", "quarters": "text"}
+    X = prepared.fit_transform(frame)
+    names = prepared.get_feature_names_out().tolist()
+    bins = [f"cut_{interval}" for interval in frame["cut"].cat.categories]
+    assert_array_equal(X[:, [names.index(name) for name in bins]], pd.get_dummies(frame["cut"]).astype(float))
+    days = (months.to_timestamp() - pd.Timestamp("1970-01-01")).days
+    assert_allclose(X[:, names.index("months_day")], standardised(days))
+
+
+def test_complex_numbers_are_left_out():
+    with pytest.warns(UserWarning, match="'wave': it holds neither numbers nor texts nor dates"):
+        assert list(prepare(plain(wave=1j * np.arange(N)), "label").columns) == ["size"]
+
+
+def test_a_frame_without_rows():
+    frame = plain(wave=resized("u", "v"))
+    model = make_pipeline(prepare(frame, "label"), LSSVMClassifier(**FIXED)).fit(frame, frame["label"])
+    with pytest.raises(ValueError, match="the frame has no rows"):
+        model.predict(frame.head(0))
+
+
+def test_columns_of_several_levels():
+    frame = plain().set_axis(pd.MultiIndex.from_tuples([("a", "size"), ("b", "label")]), axis=1)
+    with pytest.raises(TypeError, match="MultiIndex have several: flatten them first"):
+        prepare(frame, ("b", "label"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "y"),
+    [
+        (resized("a", "b", "c"), resized("a", "b", "c")),
+        (resized(0, 1), resized(0, 1)),
+        (resized(0, 1), resized("0", "1")),
+        (resized(True, False), resized(1.0, 0.0)),
+    ],
+)
+def test_a_column_that_is_the_labels_is_warned_of(labels, y):
+    frame = plain(answer=labels)
+    for call in (prepare(frame).fit, prepare(frame).fit_transform):
+        with pytest.warns(UserWarning, match="the column 'answer' is equal to the labels y"):
+            call(frame, np.array(y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prepare(frame, "answer").fit(frame, y)
+        prepare(frame).fit(frame)
+        prepare(frame).fit(frame, [*y[:-1], y[0] if y[-1] != y[0] else y[1]])

@@ -54,6 +54,11 @@ def column_names(frame: Any) -> list[str]:
         If it is no frame.
     """
     if isinstance(frame, pd.DataFrame):
+        if frame.columns.nlevels > 1:
+            raise TypeError(
+                "columns must have one name each, and those of a MultiIndex have several: flatten them first, for "
+                "example frame.columns = ['_'.join(map(str, names)) for names in frame.columns]"
+            )
         return [str(name) for name in frame.columns]
     if isinstance(frame, pa.Table | pa.RecordBatch):
         return list(frame.schema.names)
@@ -106,6 +111,15 @@ def _arrow_cells(frame: Any, place: int) -> pa.Array:
 
 
 def _of_pandas(column: pd.Series) -> pa.Array:
+    values = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
+    elif isinstance(
+        values.dtype, pd.IntervalDtype | pd.PeriodDtype
+    ):  # as of pd.cut: categories with a name each
+        column = column.astype(str).where(column.notna(), None)
+    elif values.dtype.kind == "c":  # what Arrow has no numbers for
+        return pa.array([{"real": value.real, "imaginary": value.imag} for value in column])
     try:
         cells = pa.array(column, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError):

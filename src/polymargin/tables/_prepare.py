@@ -34,7 +34,9 @@ def prepare(
     frame : DataFrame of pandas or polars, or pyarrow.Table
         The rows to learn from.
     target : str or None, default=None
-        The column with the labels, if the frame has it: it is not learned from.
+        The column with the labels, which is not learned from. Name it whenever the frame has it: with None, all columns
+        are features, and a model that is fitted to one of them as y learns the labels from themselves. `fit` warns of a
+        column that is equal to y.
     drop : collection of str, default=()
         Other columns that are not to be learned from.
     use : collection of str, default=()

@@ -90,14 +90,14 @@ class TablePreparation(TransformerMixin, BaseEstimator):
         ----------
         X : DataFrame of pandas or polars, or pyarrow.Table
             The frame.
-        y : object
-            Not used.
+        y : array-like of shape (n,), default=None
+            The labels, to warn of a column that is equal to them. Nothing is learned from them.
 
         Returns
         -------
         TablePreparation
         """
-        self._fit_typed(self._typed(X))
+        self._fit_typed(self._typed(X), y)
         return self
 
     def fit_transform(self, X: Any, y: object = None, **fit_params: Any) -> NDArray[np.float64]:
@@ -107,8 +107,8 @@ class TablePreparation(TransformerMixin, BaseEstimator):
         ----------
         X : DataFrame of pandas or polars, or pyarrow.Table
             The frame.
-        y : object
-            Not used.
+        y : array-like of shape (n,), default=None
+            The labels, to warn of a column that is equal to them. Nothing is learned from them.
         **fit_params : object
             Not used.
 
@@ -117,7 +117,7 @@ class TablePreparation(TransformerMixin, BaseEstimator):
         ndarray of shape (n, p)
         """
         frame = self._typed(X)
-        self._fit_typed(frame)
+        self._fit_typed(frame, y)
         return self.transformer_.transform(frame)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
@@ -162,9 +162,12 @@ class TablePreparation(TransformerMixin, BaseEstimator):
         return hasattr(self, "transformer_")
 
     def _typed(self, X: Any) -> pd.DataFrame:
-        return typed_frame(X, self.columns, self.readings or {}, self.missing)
+        frame = typed_frame(X, self.columns, self.readings or {}, self.missing)
+        if len(frame) == 0:
+            raise ValueError("the frame has no rows: at least one is needed")
+        return frame
 
-    def _fit_typed(self, frame: pd.DataFrame) -> None:
+    def _fit_typed(self, frame: pd.DataFrame, y: Any) -> None:
         of = {
             kind: [name for name, other in self.columns.items() if other == kind]
             for kind in ("number", "date", "time", "text")
@@ -172,6 +175,11 @@ class TablePreparation(TransformerMixin, BaseEstimator):
         if sum(map(len, of.values())) < len(self.columns):
             raise ValueError(
                 f"columns hold 'number', 'text', 'date' or 'time'; these are {dict(self.columns)}"
+            )
+        for name in () if y is None else _equal_columns(frame, np.asarray(y)):
+            warn(
+                f"the column {name!r} is equal to the labels y, so that they are learned from themselves: give its "
+                "name to prepare(frame, target), or in drop if it is a copy of the labels"
             )
         incomplete = frame.isna().any()
         self.transformer_ = column_preparation(
@@ -183,6 +191,26 @@ class TablePreparation(TransformerMixin, BaseEstimator):
         ).fit(frame)
         self.feature_names_in_ = np.array(list(self.columns), dtype=object)
         self.n_features_in_ = len(self.columns)
+
+
+def _equal_columns(frame: pd.DataFrame, y: NDArray[Any]) -> list[str]:
+    """Return the names of the columns of numbers and texts whose values are those of y in every row."""
+    y = y.ravel()
+    if len(y) != len(frame):
+        return []
+    found = []
+    for name in frame:
+        values = frame[name].to_numpy()
+        for rows in (slice(50), slice(None)):  # most columns differ soon
+            try:
+                labels = y[rows].astype(str if values.dtype == object else np.float64)
+            except (TypeError, ValueError):  # texts are no numbers
+                break
+            if not np.array_equal(values[rows].astype(labels.dtype), labels):
+                break
+        else:
+            found.append(name)
+    return found
 
 
 def preparation(frame: pd.DataFrame) -> TablePreparation:
