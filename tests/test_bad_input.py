@@ -6,12 +6,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.naive_bayes import GaussianNB
 
 from conftest import blobs
 from polymargin import AutoKernelClassifier, Bayes, Loss, LSSVMClassifier, SVMClassifier, _memory
 from polymargin.codebooks import one_vs_one
 from polymargin.kernels import RBF
 from polymargin.machines import TrainingRows, fit_lssvm_bank
+from polymargin.scale import ScaleSettings
 
 X, Y = blobs(n=30, K=3, seed=0)
 
@@ -278,3 +280,52 @@ def test_an_estimator_can_be_fitted_after_it_was_refused():
         model.predict(X)
     model.set_params(C=1.0, gamma=0.3).fit(X, Y)
     assert_array_equal(model.predict(X), LSSVMClassifier(C=1.0, gamma=0.3).fit(X, Y).predict(X))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"degree": -1}, "degree must be a number of at least 0, not -1"),
+        ({"degree": "3"}, "degree must be a number"),
+        ({"coef0": np.nan}, "coef0 must be a finite number, not nan"),
+        ({"verbose": "a"}, "verbose must be True, False or a number"),
+        ({"cv": 1}, "cv must be at least 2 folds"),
+        ({"cv": "a"}, "cv must be a number of folds, a splitter"),
+        ({"cv": 1000, "probability": True}, "cv=1000 folds need as many rows, and there are 30"),
+        ({"C": np.inf}, "not inf: pass a large number such as 1e6"),
+    ],
+)
+def test_parameters_that_SVC_refuses_although_they_have_no_effect(parameters, words):
+    refused(words, SVMClassifier(**parameters))
+
+
+def test_few_rows_have_fewer_folds():
+    SVMClassifier().fit(X[:3], Y[:3])
+
+
+@pytest.mark.parametrize("model", [LSSVMClassifier, AutoKernelClassifier])
+def test_exact_machines_have_no_landmarks(model):
+    refused('scale="exact" has no landmarks', model(scale="exact", n_landmarks=5))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"leaf_rows": "x"}, "leaf_rows must be a number of rows, at least 20, not 'x'"),
+        ({"sample_rows": None}, "sample_rows must be a number of rows"),
+        ({"exact_operations": "many"}, "exact_operations must be a number of operations"),
+        ({"overlap": "0.1"}, "overlap must lie between 0 and 0.25"),
+        ({"memory": "1 GB"}, "memory must be a positive number of bytes"),
+    ],
+)
+def test_scale_settings_that_are_no_numbers(given, words):
+    with pytest.raises(ValueError, match=words):
+        ScaleSettings(**given)
+
+
+def test_the_plan_of_a_pool_is_that_of_its_first_machines():
+    pool = AutoKernelClassifier(["rbf", "linear"]).fit(X, Y)
+    assert pool.plan_ == pool.members_[0].plan_
+    other = AutoKernelClassifier([GaussianNB()]).fit(X, Y)
+    with pytest.raises(AttributeError, match="only LSSVMClassifier members have one"):
+        _ = other.plan_

@@ -137,6 +137,20 @@ class TestWhatTheyTell:
         assert start == end
         assert abs(other_start - other_end) > 0.1
 
+    def test_sets_hold_the_label_and_rejects_are_doubtful(self, ran, capsys):
+        text, _ = ran("prediction_sets", capsys)
+        marginal, per_class = [
+            tuple(map(float, found))
+            for found in re.findall(r"coverage (\S+), lowest (\S+), mean size (\S+)", text)
+        ]
+        assert abs(marginal[0] - 0.95) < 0.03
+        assert per_class[1] > marginal[1]
+        assert per_class[2] > marginal[2] > 1.0
+        before, after = numbers_after(text, "accuracy(?: of these)?")
+        assert after > max(before, 0.9)
+        probable, cheapest = numbers_after(text, "mean cost")
+        assert cheapest < probable
+
     def test_onnx_gives_the_same(self, ran, capsys):
         pytest.importorskip("onnxruntime", reason="install polymargin with its onnx extra")
         assert ran("onnx", capsys)[0].count("True") == 2

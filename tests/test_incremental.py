@@ -98,9 +98,17 @@ def test_clear_errors():
         LSSVMClassifier().partial_fit(X, Y)
     assert 'scale="landmarks"' in str(raised.value)
     model = LSSVMClassifier(**GIVEN)
-    with pytest.raises(ValueError, match="rows of every class"):
+    with pytest.raises(
+        ValueError, match=r"every class of classes=\[0, 1, 2\], and has none of \[2\]: gather more"
+    ):
         model.partial_fit(X[Y < 2], Y[Y < 2], classes=[0, 1, 2])
-    model.partial_fit(X[Y < 2], Y[Y < 2])
+    with pytest.raises(ValueError, match=r"classes=\[0, 1\] is not the same as the labels .* \[0, 1, 2\]"):
+        model.partial_fit(X, Y, classes=[0, 1])
+    model.partial_fit(X[Y < 2], Y[Y < 2], classes=[1, 0])
+    with pytest.raises(ValueError, match=r"classes=\[0, 1, 2\] is not the same"):
+        model.partial_fit(X, Y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="merged with itself"):
+        model.merge(model)
     with pytest.raises(ValueError, match="class 2 was not among"):
         model.partial_fit(X, Y)
     with pytest.raises(ValueError, match="same classes"):

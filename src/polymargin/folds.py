@@ -45,9 +45,8 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
     >>> [fold.tolist() for fold in training_folds(rows, 2)]
     [[0, 3], [1, 2]]
     """
-    if isinstance(cv, Integral) and not isinstance(cv, bool):
-        if cv < 2:
-            raise ValueError(f"cv must be at least 2 folds, not {cv}")
+    check_folds(cv)
+    if isinstance(cv, Integral):
         largest = _observations_of_largest_class(data)
         if largest < 2:
             raise ValueError(
@@ -56,8 +55,6 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
             )
         dealt = data if data.dealt is not None else data.shuffled(random_state)
         return dealt.deal.stratified_folds(min(int(cv), largest))
-    if not hasattr(cv, "split") and not isinstance(cv, Iterable):
-        raise ValueError(f"cv must be a number of folds, a splitter or a list of splits, not {cv!r}")
     n = data.class_index.size
     with warnings.catch_warnings():
         # A class with fewer rows than folds is missing from some of them, which is allowed.
@@ -72,6 +69,21 @@ def training_folds(data: TrainingRows, cv: Any = 5, random_state: Any = None) ->
     if held_out.size != n or not (held_out == 1).all():
         raise ValueError("the test sets of cv must hold out every row exactly once")
     return folds
+
+
+def check_folds(cv: Any) -> None:
+    """Raise ValueError for a parameter ``cv`` that can stand for no folds.
+
+    Parameters
+    ----------
+    cv : object
+        What was given.
+    """
+    if isinstance(cv, Integral) and not isinstance(cv, bool):
+        if cv < 2:
+            raise ValueError(f"cv must be at least 2 folds, not {cv}")
+    elif isinstance(cv, str) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
+        raise ValueError(f"cv must be a number of folds, a splitter or a list of splits, not {cv!r}")
 
 
 def _observations_of_largest_class(data: TrainingRows) -> int:

@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[Any]
 
+#: How messages number classes and columns.
+_COUNTED = " (counted from 0)"
+
 
 @dataclass(frozen=True)
 class ColumnGroup:
@@ -62,7 +65,7 @@ class Codebook:
     >>> Codebook([[1, -1], [1, -1], [-1, 1]])
     Traceback (most recent call last):
         ...
-    ValueError: no column separates class 0 from class 1: in every column they have equal signs or a 0
+    ValueError: no column separates class 0 from class 1: in every column they have equal signs or a 0 (counted from 0)
     """
 
     def __init__(self, matrix: ArrayLike):
@@ -79,18 +82,19 @@ class Codebook:
         one_sided = np.flatnonzero((self.matrix.max(axis=0) < 1) | (self.matrix.min(axis=0) > -1))
         if one_sided.size:
             raise ValueError(
-                f"column {one_sided[0]} has no class on one of its sides: it needs a -1 and a +1"
+                f"column {one_sided[0]} has no class on one of its sides: it needs a -1 and a +1{_COUNTED}"
             )
         idle = np.flatnonzero(~self.matrix.any(axis=1))
         if idle.size:
-            raise ValueError(f"class {idle[0]} has no bit: its codeword is all don't care")
+            raise ValueError(f"class {idle[0]} has no bit: its codeword is all don't care{_COUNTED}")
         plus, minus = (self.matrix == 1).astype(np.float64), (self.matrix == -1).astype(np.float64)
         opposed = plus @ minus.T + minus @ plus.T
         np.fill_diagonal(opposed, 1)
         if not opposed.all():
             i, j = np.argwhere(opposed == 0)[0]
             raise ValueError(
-                f"no column separates class {i} from class {j}: in every column they have equal signs or a 0"
+                f"no column separates class {i} from class {j}: in every column they have equal signs or a "
+                f"0{_COUNTED}"
             )
         self._describe()
 

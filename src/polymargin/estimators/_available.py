@@ -13,7 +13,7 @@ class _Available:
 
     def __init__(self, fn: Callable[..., Any], check: Callable[[Any], object]) -> None:
         self.fn, self.check = fn, check
-        update_wrapper(self, fn)
+        update_wrapper(self, fn)  # type: ignore[arg-type]
 
     def __get__(self, estimator: Any, owner: type | None = None) -> Callable[..., Any]:
         if estimator is not None:

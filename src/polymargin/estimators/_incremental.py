@@ -251,7 +251,7 @@ class GrowingMixin:
         y : array-like of shape (n_samples,)
             Their class labels.
         classes : array-like of shape (K,) or None
-            All classes; not needed, since the first call must have rows of each.
+            All classes; not needed, since the first call must have rows of each. Given, it is checked.
         sample_weight : array-like of shape (n_samples,), default=None
             Row weights.
 
@@ -270,9 +270,24 @@ class GrowingMixin:
         600
         """
         n = len(y)  # type: ignore[arg-type]
-        if not hasattr(self, "decoder_"):
-            if classes is not None and not np.isin(np.unique(np.asarray(classes)), np.asarray(y)).all():
-                raise ValueError("the first call of partial_fit must have rows of every class")
+        first = not hasattr(self, "decoder_")
+        if classes is not None:
+            named, known = (
+                np.unique(np.asarray(classes)),
+                np.unique(np.asarray(y)) if first else self.classes_,
+            )
+            if first and not np.isin(named, known).all():
+                missing = named[~np.isin(named, known)].tolist()
+                raise ValueError(
+                    f"the first call of partial_fit must have rows of every class of classes={named.tolist()}, and has "
+                    f"none of {missing}: gather more rows for the first call; classes cannot stand for them"
+                )
+            if not np.array_equal(named, known):
+                raise ValueError(
+                    f"classes={named.tolist()} is not the same as the labels of the first call of partial_fit, "
+                    f"{known.tolist()}: leave classes out, or fit again to rows of all classes"
+                )
+        if first:
             self.fit(X, y, sample_weight, np.arange(n))
             return self
         landmarks_of(self.bank_)
@@ -315,6 +330,11 @@ class GrowingMixin:
         self : LSSVMClassifier
             The model of all rows of both.
         """
+        if other is self:
+            raise ValueError(
+                "a model cannot be merged with itself, which would count all of its rows twice: merge models of "
+                "different rows"
+            )
         check_is_fitted(self)
         check_is_fitted(other)
         (mine, _), (theirs, statistics) = landmarks_of(self.bank_), landmarks_of(other.bank_)

@@ -113,6 +113,10 @@ class ScaleMixin(DichotomyClassifier):
         given = self.n_landmarks
         if given is None:
             return None
+        if self.scale == "exact":
+            raise ValueError(
+                'scale="exact" has no landmarks: leave n_landmarks out, or choose scale="landmarks" or "auto"'
+            )
         if np.ndim(given) == 2:
             return np.shape(given)[0]
         if not isinstance(given, Integral) or isinstance(given, bool) or given < 1:

@@ -113,6 +113,16 @@ def _names(classes: Any, n_columns: int) -> Array:
     return names
 
 
+def check_named_classes(named: Any, classes: Array) -> None:
+    """Raise ValueError if ``classes=``, which names the columns of soft labels, is not what the labels of y are."""
+    given = np.asarray(named).tolist()
+    if not isinstance(given, list) or set(given) != set(classes.tolist()):
+        raise ValueError(
+            f"classes={given!r} names the columns of soft labels, but the labels of y are {classes.tolist()}: leave "
+            "classes out, or give these"
+        )
+
+
 def check_learnable(P: Array, classes: Array) -> None:
     """Raise ValueError for soft labels (of rows of positive weight) from which no classifier can be learned."""
     absent = ~P.any(axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from polymargin.decoders import Decoder, Hamming, Votes
 from polymargin.decoders.votes import count_votes
 from polymargin.estimators._hinge import HingeClassifier
 from polymargin.estimators._validation import check_positive
+from polymargin.folds import check_folds
 from polymargin.kernels import Kernel, Sigmoid
 from polymargin.machines import TrainingRows
 from polymargin.machines._workspace import SharedWork
@@ -23,6 +25,9 @@ if TYPE_CHECKING:  # importing it at run time would load numba with the package
     from polymargin.machines.svm import SolverOptions
 
 Array = NDArray[Any]
+
+#: The default of ``cv``, of which fewer rows just have fewer folds.
+_DEFAULT_FOLDS = 5
 
 
 class SVCParametersMixin(HingeClassifier):
@@ -83,6 +88,12 @@ class SVCParametersMixin(HingeClassifier):
         progress: Progress | None = None,
     ) -> None:
         self._check_parameters(codebook, decoder)
+        check_folds(self.cv)
+        n = data.class_index.size
+        if isinstance(self.cv, Integral) and int(self.cv) > max(n, _DEFAULT_FOLDS):
+            raise ValueError(
+                f"cv={self.cv} folds need as many rows, and there are {n}: give a smaller number"
+            )
         super()._fit_machines(data, codebook, decoder, shared, progress)
 
     def _check_parameters(self, codebook: Codebook, decoder: Decoder) -> None:
@@ -97,6 +108,15 @@ class SVCParametersMixin(HingeClassifier):
             if not isinstance(value, str | bool | np.bool_) or value not in accepted:
                 choices = " or ".join(repr(each) for each in accepted if each != "deprecated")
                 raise ValueError(f"{name} must be {choices}, not {value!r}")
+        # As in SVC, whether or not the kernel has these parameters.
+        for name, value, least, what in (
+            ("degree", self.degree, 0.0, "a number of at least 0"),
+            ("coef0", self.coef0, -np.inf, "a finite number"),
+            ("verbose", self.verbose, 0.0, "True, False or a number of at least 0"),
+        ):
+            number = isinstance(value, Real | np.bool_) and (name == "verbose" or not isinstance(value, bool))
+            if not number or not np.isfinite(value) or value < least:
+                raise ValueError(f"{name} must be {what}, not {value!r}")
         if self._wants_probabilities and not decoder.probabilistic:
             raise ValueError(
                 f"probability=True, but decoding={self.decoding!r} gives no probabilities; {self._advice}"

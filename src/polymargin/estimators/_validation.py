@@ -15,7 +15,12 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from polymargin._warnings import warn
 from polymargin.cluster import is_dask
 from polymargin.estimators._copies import find_copies
-from polymargin.estimators._soft_labels import are_soft, check_learnable, check_soft_labels
+from polymargin.estimators._soft_labels import (
+    are_soft,
+    check_learnable,
+    check_named_classes,
+    check_soft_labels,
+)
 from polymargin.kernels._base import weighted_moments
 from polymargin.rows import content_rank
 
@@ -337,16 +342,6 @@ def check_labels(y: Any, name: str = "y") -> None:
         ) from None
 
 
-def check_named_classes(named: Any, classes: Array) -> None:
-    """Raise ValueError if ``classes=``, which names the columns of soft labels, is not what the labels of y are."""
-    given = np.asarray(named).tolist()
-    if not isinstance(given, list) or set(given) != set(classes.tolist()):
-        raise ValueError(
-            f"classes={given!r} names the columns of soft labels, but the labels of y are {classes.tolist()}: leave "
-            "classes out, or give these"
-        )
-
-
 def _is_nan(label: Any) -> bool:
     return isinstance(label, float | np.floating) and bool(np.isnan(label))
 
@@ -435,7 +430,8 @@ def check_positive(name: str, value: Any, otherwise: str) -> None:
     """Raise ValueError unless `value` is a finite positive number."""
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not np.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be a positive number, {otherwise}; not {value!r}")
+        instead = ": pass a large number such as 1e6" if number and name == "C" and value == np.inf else ""
+        raise ValueError(f"{name} must be a positive number, {otherwise}; not {value!r}{instead}")
 
 
 def check_landmarks(given: Any, n_columns: int) -> Any:

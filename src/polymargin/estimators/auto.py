@@ -48,6 +48,7 @@ from polymargin.estimators.lssvm import LSSVMClassifier
 from polymargin.inspection.html import ChoicesMixin
 from polymargin.kernels import FunctionKernel, Linear, Precomputed
 from polymargin.machines import TrainingRows
+from polymargin.scale.plan import ScalePlan
 from polymargin.scale.settings import ScaleSettings
 from polymargin.scale.sources import RowSource
 from polymargin.solvers.pooling import pool_weights, pooled
@@ -129,6 +130,8 @@ class AutoKernelClassifier(
         more confident than each member alone.
     member_losses_ : ndarray of shape (M,)
         The held-out log-loss of every member.
+    plan_ : ScalePlan
+        How the fit of the first `LSSVMClassifier` member was divided, and why; that of others is their own ``plan_``.
     log_prior_ : ndarray of shape (K,)
         The logarithms of the class frequencies, which the pool predicts where the members are uninformative.
     prior_shift_ : ndarray of shape (K,)
@@ -473,10 +476,10 @@ class AutoKernelClassifier(
                 member.set_params(
                     priors=None, classes=self.classes, class_weight=None, random_state=random_state
                 )
+                if member.n_landmarks is None and (member.scale != "exact" or self.scale == "exact"):
+                    member.set_params(n_landmarks=self.n_landmarks)
                 if member.scale == "auto":
                     member.set_params(scale=self.scale)
-                if member.n_landmarks is None:
-                    member.set_params(n_landmarks=self.n_landmarks)
                 if member.scaling is None:
                     member.set_params(scaling=self.scaling)
                 if member.device is None:
@@ -510,6 +513,15 @@ class AutoKernelClassifier(
         mean = np.tensordot([u for u, _ in found], [value for _, value in found], axes=1)
         totals = mean.sum(axis=-1, keepdims=True)
         return np.divide(mean, totals, out=np.zeros_like(mean), where=totals > 0.0)
+
+    @property
+    def plan_(self) -> ScalePlan:
+        """The plan of the first member that is an `LSSVMClassifier`."""
+        check_is_fitted(self)
+        for member in self.members_:
+            if isinstance(member, LSSVMClassifier):
+                return member.plan_
+        raise AttributeError("no member of the pool has a plan: only LSSVMClassifier members have one")
 
     @property
     def feature_relevance_(self) -> Array:

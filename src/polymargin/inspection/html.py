@@ -145,7 +145,7 @@ def _rows(estimator: Any) -> Iterator[tuple[str, str]]:
     plans = dict.fromkeys(str(each.plan_) for each in kernel_members(estimator) if hasattr(each, "plan_"))
     for text in plans:
         yield "plan", text.partition(": ")[2]
-    if plan is not None and plan.scale != "exact":
+    if plan is not None and plan.scale != "exact" and hasattr(estimator, "n_rows_"):
         yield "training rows", f"{estimator.n_rows_}"
         yield "decoder learned from", f"{estimator.support_.size} of them"
         return

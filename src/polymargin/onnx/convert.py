@@ -45,7 +45,9 @@ def to_onnx(
     model : estimator
         A fitted estimator of polymargin, or a pipeline that ends in one.
     X : array-like, DataFrame, list of (str, type) or None, default=None
-        Some rows, or the names and types of the inputs as skl2onnx has them. None: one input ``X``, or one for every
+        Some rows, or the names and types of the inputs as skl2onnx has them. Of rows, the names and number of columns
+        are taken, and whether they hold texts; the dtype of numbers is that of `float64`, not that of X. A list is
+        taken as it is. None: one input ``X``, or one for every
         column if the model starts with a `ColumnTransformer` or a preparation of tables, which takes dates as days
         since 1970-01-01. (A column called like an output gets another name.)
     float64 : bool, default=False
@@ -66,6 +68,12 @@ def to_onnx(
         Its outputs are ``label`` and ``probabilities`` (``output_label`` and ``output_probability`` with ``zipmap``).
         Where the decoding gives no probabilities, these are the scores of the classes. The labels, as JSON, are in its
         metadata under "classes".
+
+    Notes
+    -----
+    Inputs of float32 are rounded before the model sees them. To compare the graph with the model, give both the rounded
+    rows, to the model in float64: ``model.predict_proba(X32.astype(float))`` agrees to about 3e-8. With
+    ``model.predict_proba(X32)`` the differences can be larger, as a scaler in the pipeline computes in float32.
 
     Examples
     --------

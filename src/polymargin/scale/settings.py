@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Real
+from typing import Any, Literal
 
 LandmarkRule = Literal["uniform", "kmeans", "cholesky"]
 
@@ -54,12 +55,20 @@ class ScaleSettings:
             )
         for name in ("leaf_rows", "sample_rows", "decoder_rows"):
             given = getattr(self, name)
-            if not (given is None and name == "leaf_rows") and not given >= 20:
-                raise ValueError(f"{name} must be at least 20, not {given!r}")
-        if not 0.0 <= self.overlap <= 0.25:
+            if not (given is None and name == "leaf_rows") and not (_is_number(given) and given >= 20):
+                raise ValueError(f"{name} must be a number of rows, at least 20, not {given!r}")
+        for name in ("exact_operations", "leaf_operations"):
+            given = getattr(self, name)
+            if not (_is_number(given) and given >= 0.0):
+                raise ValueError(f"{name} must be a number of operations, not {given!r}")
+        if not (_is_number(self.overlap) and 0.0 <= self.overlap <= 0.25):
             raise ValueError(f"overlap must lie between 0 and 0.25, not {self.overlap!r}")
-        if self.memory is not None and not self.memory > 0.0:
+        if self.memory is not None and not (_is_number(self.memory) and self.memory > 0.0):
             raise ValueError(f"memory must be a positive number of bytes or None, not {self.memory!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 #: What estimators use unless they are given something else.
