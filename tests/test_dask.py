@@ -461,6 +461,7 @@ def test_what_is_refused_says_what_to_do():
         (lambda: model().fit(rows, da.from_array(np.eye(3)[Y])), ValueError, "soft labels"),
         (lambda: model().fit(rows, labels[:-1]), ValueError, "3999"),
         (lambda: model().fit(rows, labels + 0.5), ValueError, "continuous"),
+        (lambda: model(classes=["a", "b", "c"]).fit(rows, labels), ValueError, "leave classes out"),
         (lambda: model().fit(rows, labels * 0), ValueError, "only one class"),
         (lambda: model().fit(rows * np.nan, labels), ValueError, "NaN"),
         (lambda: model(kernel="precomputed").fit(rows, labels), ValueError, "precomputed"),

@@ -82,11 +82,11 @@ class Codebook:
         one_sided = np.flatnonzero((self.matrix.max(axis=0) < 1) | (self.matrix.min(axis=0) > -1))
         if one_sided.size:
             raise ValueError(
-                f"column {one_sided[0]} has no class on one of its sides: it needs a -1 and a +1{_COUNTED}"
+                f"column {one_sided[0]}{_COUNTED} has no class on one of its sides: it needs a -1 and a +1"
             )
         idle = np.flatnonzero(~self.matrix.any(axis=1))
         if idle.size:
-            raise ValueError(f"class {idle[0]} has no bit: its codeword is all don't care{_COUNTED}")
+            raise ValueError(f"class {idle[0]}{_COUNTED} has no bit: its codeword is all don't care")
         plus, minus = (self.matrix == 1).astype(np.float64), (self.matrix == -1).astype(np.float64)
         opposed = plus @ minus.T + minus @ plus.T
         np.fill_diagonal(opposed, 1)

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from polymargin.cluster import is_dask
+from polymargin.estimators._soft_labels import check_named_classes
 from polymargin.estimators._validation import class_factors
 from polymargin.scale.settings import DEFAULT
 
@@ -127,6 +128,8 @@ def fit_on_cluster(estimator: Any, X: Any, y: Any, sample_weight: Any, groups: A
         drawn_rows=max(2 * settings.decoder_rows, settings.sample_rows),
     )
     check_classification_targets(source.classes)
+    if estimator.classes is not None:
+        check_named_classes(estimator.classes, source.classes)
     few = float(source.n_rows) ** 3 <= settings.exact_operations
     if estimator.scale == "exact" or (estimator.scale == "auto" and few):
         estimator.fit(*source.whole())
