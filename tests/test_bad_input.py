@@ -311,8 +311,8 @@ def test_exact_machines_have_no_landmarks(model):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"leaf_rows": "x"}, "leaf_rows must be a number of rows, at least 20, not 'x'"),
-        ({"sample_rows": None}, "sample_rows must be a number of rows"),
+        ({"leaf_rows": "x"}, "leaf_rows must be at least 20, a number of rows; not 'x'"),
+        ({"sample_rows": None}, "sample_rows must be at least 20, a number of rows"),
         ({"exact_operations": "many"}, "exact_operations must be a number of operations"),
         ({"overlap": "0.1"}, "overlap must lie between 0 and 0.25"),
         ({"memory": "1 GB"}, "memory must be a positive number of bytes"),

@@ -56,7 +56,7 @@ class ScaleSettings:
         for name in ("leaf_rows", "sample_rows", "decoder_rows"):
             given = getattr(self, name)
             if not (given is None and name == "leaf_rows") and not (_is_number(given) and given >= 20):
-                raise ValueError(f"{name} must be a number of rows, at least 20, not {given!r}")
+                raise ValueError(f"{name} must be at least 20, a number of rows; not {given!r}")
         for name in ("exact_operations", "leaf_operations"):
             given = getattr(self, name)
             if not (_is_number(given) and given >= 0.0):
