@@ -27,3 +27,16 @@ def blobs(n=36, K=3, d=3, seed=0, spread=1.0, shift=1.6):
     y = np.r_[np.arange(K), rng.choice(K, size=n - K, p=np.arange(2, K + 2) / np.arange(2, K + 2).sum())]
     centres = shift * rng.normal(size=(K, d))
     return centres[y] + spread * rng.normal(size=(n, d)), y
+
+
+def cut_off(figure):
+    """Return by how many pixels axes, names or legends leave the figure on the left, below, on the right and above."""
+    figure.canvas.draw()
+    size = figure.bbox
+    boxes = [
+        part.get_tightbbox(figure.canvas.get_renderer())
+        for ax in figure.axes
+        for part in (ax, *ax.child_axes)
+    ]
+    outer = type(boxes[0]).union(boxes)
+    return max(size.x0 - outer.x0, size.y0 - outer.y0, outer.x1 - size.x1, outer.y1 - size.y1)

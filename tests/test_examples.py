@@ -10,6 +10,7 @@ import pytest
 matplotlib.use("Agg")
 pytest.importorskip("pandas", reason="install polymargin with its tables extra")
 
+from conftest import cut_off
 from matplotlib import pyplot as plt
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -18,15 +19,22 @@ ADVICE = "ignore:FigureCanvasAgg is non-interactive:UserWarning"
 
 
 @pytest.fixture(scope="module")
-def ran():
+def run_figures():
+    """By how many pixels the figures of the examples that were run are cut off."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def ran(run_figures):
     """What an example prints, and how many figures it draws, by its name; each is run once."""
-    known = {}
+    known, drawn = {}, run_figures
 
     def run(name, capsys):
         if name not in known:
             plt.close("all")
             runpy.run_path(str(SCRIPTS[name]), run_name="__main__")
-            known[name] = capsys.readouterr().out, len(plt.get_fignums())
+            drawn[name] = [cut_off(plt.figure(number)) for number in plt.get_fignums()]
+            known[name] = capsys.readouterr().out, len(drawn[name])
             plt.close("all")
         return known[name]
 
@@ -45,12 +53,13 @@ def test_there_are_enough_and_all_are_in_the_gallery():
 
 @pytest.mark.filterwarnings(ADVICE, "error::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_runs_and_draws(name, ran, capsys):
+def test_runs_and_draws(name, ran, run_figures, capsys):
     if name == "onnx":
         pytest.importorskip("onnxruntime", reason="install polymargin with its onnx extra")
         pytest.importorskip("skl2onnx", reason="install polymargin with its onnx extra")
     text, figures = ran(name, capsys)
     assert figures >= 1
+    assert max(run_figures[name]) <= 0.5, "names or legends leave the figure"
     assert "nan" not in text
 
 

@@ -1,5 +1,6 @@
 """The displays: the data behind the pictures, and that the pictures show them."""
 
+import pickle
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,7 @@ from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from conftest import blobs
+from conftest import blobs, cut_off
 from polymargin import AutoKernelClassifier, Codebook, KNNPosterior, LSSVMClassifier, SVMClassifier
 from polymargin.codebooks import resolve_codebook
 from polymargin.inspection import FeatureRelevance, feature_relevance, selection_surface
@@ -579,6 +580,66 @@ def test_relevance_of_many_columns(model):
 
 
 # matplotlib
+
+
+DISPLAYS = {
+    "codebook": lambda model, data, **how: CodebookDisplay.from_codebook(
+        model.codebook_, classes=["antelope of the savannah", "bee", "cow"], **how
+    ),
+    "regions": lambda model, data, **how: DecisionRegionDisplay.from_estimator(
+        model, *data, resolution=9, **how
+    ),
+    "relevance": lambda model, data, **how: RelevanceDisplay.from_estimator(
+        model, feature_names=["length of the left wing of the insect", "b"], **how
+    ),
+    "reliability": lambda model, data, **how: ReliabilityDisplay.from_estimator(model, **how),
+    "reliability of classes": lambda model, data, **how: ReliabilityDisplay.from_estimator(
+        model, kind="class-wise", n_resamples=5, **how
+    ),
+    "selection": lambda model, data, **how: SelectionDisplay.from_estimator(model, n_C=5, n_gamma=3, **how),
+}
+
+
+@pytest.mark.parametrize("where", ["own axes", "given axes", "tight", "constrained", "placed", "two rows"])
+@pytest.mark.parametrize("name", DISPLAYS)
+def test_nothing_is_cut_off(name, where, model, data):
+    how = {}
+    if where == "placed":
+        how["ax"] = pyplot.figure(figsize=(5, 4.2)).add_axes((0.2, 0.2, 0.6, 0.7))
+    elif where == "two rows":
+        how["ax"] = pyplot.subplots(2, 1, figsize=(5, 8))[1][1]
+    elif where != "own axes":
+        layout = where if where == "constrained" else None
+        how["ax"] = pyplot.subplots(figsize=(5, 4.2), layout=layout)[1]
+    display = DISPLAYS[name](model, data, **how)
+    if where == "tight":
+        display.figure_.tight_layout()
+    assert cut_off(display.figure_) <= 0.5
+    # There is room left for what is drawn.
+    assert display.ax_.get_window_extent().width > 0.25 * display.figure_.bbox.width
+    assert display.ax_.get_window_extent().height > 0.2 * display.figure_.bbox.height
+
+
+def test_axes_with_a_display_keep_to_their_box(model):
+    figure, axes = pyplot.subplots(2, 1, figsize=(5, 6))
+    box = axes[0].get_window_extent().frozen()
+    for _ in range(2):  # the second joins the first
+        display = ReliabilityDisplay.from_estimator(model, ax=axes[0])
+    figure.canvas.draw()
+    assert len(axes[0].child_axes) == 1
+    upper, lower = display.ax_.get_window_extent(), display.histogram_ax_.get_window_extent()
+    assert upper.y1 == pytest.approx(box.y1)
+    assert lower.y0 == pytest.approx(box.y0)
+    assert lower.y1 < upper.y0
+    assert (upper.x0, upper.x1) == pytest.approx((lower.x0, lower.x1))
+    assert box.x0 <= upper.x0 < box.x0 + 5.0
+    assert upper.x1 == pytest.approx(box.x1)
+
+
+def test_displays_can_be_pickled(model):
+    figure = ReliabilityDisplay.from_estimator(model, ax=pyplot.subplots()[1]).figure_
+    copy = pickle.loads(pickle.dumps(figure))
+    assert cut_off(copy) <= 0.5
 
 
 def test_without_matplotlib_the_message_says_what_to_install(model, monkeypatch):

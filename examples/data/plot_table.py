@@ -76,7 +76,7 @@ print(shown.assign(variety=y_test).to_string())
 
 # %%
 # One reliability diagram per class.
-figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), sharey=True)
+figure, axes = plt.subplots(1, 3, figsize=(12, 4.6), layout="constrained")
 for ax, variety in zip(axes, model.classes_, strict=True):
     ReliabilityDisplay.from_predictions(
         y_test, proba, classes=model.classes_, pos_label=variety, n_resamples=50, random_state=0, ax=ax

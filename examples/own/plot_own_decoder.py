@@ -55,7 +55,7 @@ class Temperature(ProbabilisticDecoder):
 X_train, X_test, y_train, y_test = train_test_split(
     *load_wine(return_X_y=True), test_size=0.5, random_state=0
 )
-figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), sharey=True)
+figure, axes = plt.subplots(1, 3, figsize=(12, 4.6), layout="constrained")
 for ax, decoding in zip(axes, (Temperature(), "bayes", "coupled-softmax"), strict=True):
     model = make_pipeline(StandardScaler(), LSSVMClassifier(kernel="rbf", decoding=decoding)).fit(
         X_train, y_train

@@ -50,7 +50,7 @@ for name, proba in probabilities.items():
 # %%
 # The bars are 95 % intervals of the observed frequency; ECE in the legend is the expected calibration error,
 # with its interval. The histogram below shows how many rows have which confidence.
-figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), sharey=True)
+figure, axes = plt.subplots(1, 3, figsize=(12, 4.6), layout="constrained")
 for ax, (name, proba) in zip(axes, probabilities.items(), strict=True):
     ReliabilityDisplay.from_predictions(y_test, proba, name="", n_resamples=50, random_state=0, ax=ax)
     ax.set_title(name, fontsize="medium")

@@ -44,7 +44,7 @@ print(f"SVMClassifier gives SVC's label to {alike:.1%} of the rows")
 
 # %%
 # The bars are 95 % intervals; points above the diagonal are probabilities that are too low.
-figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), sharey=True)
+figure, axes = plt.subplots(1, 3, figsize=(12, 4.6), layout="constrained")
 models = {
     "SVC, searched, sigmoids": before,
     "SVMClassifier, probability=True": with_probabilities,

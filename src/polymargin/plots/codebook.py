@@ -19,6 +19,8 @@ _COLOURS = ("#2166ac", "#f2f2f2", "#e08214")
 _MEANINGS = ("−1", "0, not used", "+1")
 #: Signs are written into the cells of a codebook of up to so many; thin lines part up to so many columns.
 _WRITTEN_CELLS, _PARTED_COLUMNS = 150, 80
+#: Inches of a character of a name, and of the legend, which stands above the cells.
+_CHARACTER, _LEGEND = 0.08, 2.2
 
 
 class CodebookDisplay:
@@ -119,8 +121,10 @@ class CodebookDisplay:
             Itself.
         """
         n_classes, n_columns = self.codebook.matrix.shape
+        longest = max(map(len, self.class_names))
+        width = 1.2 + _CHARACTER * longest + max(0.4 * n_columns, _LEGEND)
         figsize = (
-            float(np.clip(1.6 + 0.4 * n_columns, 4.0, 14.0)),
+            float(np.clip(width, 4.0, 14.0)),
             float(np.clip(1.3 + 0.3 * n_classes, 2.2, 12.0)),
         )
         self.ax_, self.figure_ = axes_for(ax, figsize)

@@ -85,8 +85,7 @@ class RelevanceDisplay:
         Parameters
         ----------
         ax : matplotlib axes or None
-            Where to draw; None for new axes, as large as bars and names need. Long names want a figure with
-            ``layout="constrained"``.
+            Where to draw; None for new axes, as large as bars and names need.
         n_columns : int or None
             The largest number of columns to draw, most relevant first; None for all.
         **kwargs

@@ -17,13 +17,15 @@ from polymargin.metrics import (
     leave_halves_out,
     reliability_curve,
 )
-from polymargin.plots._matplotlib import axes_for, class_names
+from polymargin.plots._matplotlib import axes_for, class_names, keep_inside
 
 Array = NDArray[Any]
 Kind = Literal["top-label", "class-wise"]
 
 _HISTOGRAM, _REFERENCE = "histogram of probabilities", "calibrated"
 _HISTOGRAM_BINS = np.linspace(0.0, 1.0, 26)
+#: Heights of the histogram and of the gap above it, in heights of the diagram.
+_HEIGHT, _GAP = 0.36, 0.05
 
 
 @dataclass(frozen=True)
@@ -299,7 +301,9 @@ class ReliabilityDisplay:
         for child in self.ax_.child_axes:
             if child.get_label() == _HISTOGRAM:
                 return child
-        return self.ax_.inset_axes((0.0, -0.32, 1.0, 0.28), sharex=self.ax_, label=_HISTOGRAM)
+        keep_inside(self.ax_, below=_GAP + _HEIGHT)
+        bounds = (0.0, -_GAP - _HEIGHT, 1.0, _HEIGHT)
+        return self.ax_.inset_axes(bounds, sharex=self.ax_, label=_HISTOGRAM)
 
     def _draw(self, one: Reliability, name: str | None, kwargs: dict[str, Any]) -> Any:
         curve, error = one.curve, one.error
