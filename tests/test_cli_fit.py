@@ -99,7 +99,11 @@ def test_people_are_told_the_choice_the_quality_and_the_notes(tmp_path):
     assert "baseline, the class frequencies: 1.09" in result.stdout
     assert "calibration error" in result.stdout
     assert "3 of 150 rows have no label in 'kind' and are left out ('': 3)" in result.stderr
-    assert "column 'id' is left out" in result.stderr
+    assert (
+        "not learned from:\n  'id': it has a different text in every row, like an identifier" in result.stdout
+    )
+    assert "'id'" not in result.stderr
+    assert "exact machines" not in result.stderr
 
 
 def test_auto_is_the_default_and_shows_its_members(tmp_path):

@@ -315,6 +315,7 @@ def test_decisions(folder, frame, tmp_path):
     [
         (["--coverage", 90], "coverage must be a number between 0 and 1"),
         (["--per-class"], "give --coverage, too"),
+        (["--reject", 0.8, "--costs", "costs.csv"], "give the file of --costs a further column"),
         (["--reject", 80], "reject must be a probability"),
         (["--costs", "no.csv"], "no file no.csv"),
         (["--costs", "costs.csv", "--reject", 0.5], "further column"),

@@ -10,8 +10,9 @@ import pytest
 matplotlib.use("Agg")
 pytest.importorskip("pandas", reason="install polymargin with its tables extra")
 
-from conftest import cut_off
 from matplotlib import pyplot as plt
+
+from conftest import cut_off
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SCRIPTS = {path.stem.removeprefix("plot_"): path for path in sorted(EXAMPLES.glob("*/plot_*.py"))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,11 +14,14 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix, roc_auc_s
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from polymargin import KernelLogisticClassifier, LSSVMClassifier
+from polymargin import AutoKernelClassifier, KernelLogisticClassifier, LSSVMClassifier
+from polymargin.datasets import make_waveform
+from polymargin.inspection.html import choices
 from polymargin.report import fit_summary
 from polymargin.report._figures import figures
 from polymargin.report._predictions import Predictions, prediction_parts
 from polymargin.report.page import render_page
+from polymargin.tables import TablePreparation
 
 
 def summary_of(X, y, **options):
@@ -142,14 +146,66 @@ def test_features_may_be_texts_and_missing_and_need_not_be_shown():
     page = render_page(summary)
     assert hostile not in page
     assert html.escape(hostile)[:12] in page
-    assert "first features are shown, 1 others are not" in re.sub(r"\s+", " ", page)
+    assert "first features are shown, 1 other is not" in re.sub(r"\s+", " ", page)
 
 
 def test_the_plan_and_the_parameters_are_shown(iris):
     _, _, model, summary = iris
     part = section(render_page(summary), "model")
-    assert str(model[-1].plan_).partition(": ")[2] in part
     assert "one-vs-all, 3 classes × 3 machines" in part
+    assert ">plan" not in part  # exact machines of few rows
+    X, y, _, _ = iris
+    model = make_pipeline(LSSVMClassifier(kernel="rbf", scale="landmarks", n_landmarks=20)).fit(X, y)
+    summary = fit_summary(
+        model, X, y, title="x", log_proba=model.predict_log_proba(X), classes=model.classes_
+    )
+    part = section(render_page(summary), "model")
+    assert html.escape(str(model[-1].plan_).partition(": ")[2], quote=False).replace('"', "&#34;") in part
+    assert part.count(">plan<") == 1
+
+
+def test_plans_of_a_pool_are_told_apart(iris):
+    X, y, _, _ = iris
+    pool = AutoKernelClassifier(members=["rbf", "laplacian"], metric=None, scale="landmarks", n_landmarks=20)
+    model = pool.fit(X, y)
+    if len({str(member.plan_) for member in model.members_}) == 1:
+        model.members_[1].plan_ = replace(model.members_[1].plan_, n_landmarks=19)
+    assert [name for name, _ in choices(model) if name.startswith("plan")] == [
+        "plan of rbf, one-vs-one",
+        "plan of laplacian, one-vs-one",
+    ]
+
+
+def test_dates_are_written_as_dates():
+    X = pd.DataFrame({"day": np.arange(19394.0, 19434.0), "x": np.arange(40) % 7 / 2.0})
+    X.loc[3, "day"] += 0.5
+    y = np.arange(40) % 2
+    X_true = X.assign(day=pd.to_datetime("1970-01-01") + pd.to_timedelta(X["day"], unit="D"))
+    preparation = TablePreparation({"day": "time", "x": "number"}, {})
+    model = make_pipeline(preparation, LSSVMClassifier(kernel="linear", C=1.0)).fit(X_true, y)
+    summary = fit_summary(
+        model, X, y, title="x", log_proba=np.log(np.full((40, 2), 0.5)), classes=model.classes_
+    )
+    shown = {
+        row["row"]: cell["value"]
+        for row in summary["uncertain"]
+        for cell in row["features"]
+        if cell["name"] == "day"
+    }
+    assert shown[1] == "2023-02-06"
+    assert shown[4] == "2023-02-09 12:00"
+
+
+def test_the_search_says_that_a_metric_was_learned_after_it():
+    X, y = make_waveform(150, random_state=0)
+    X = np.hstack([X, np.random.default_rng(0).normal(size=(150, 20))])
+    model = make_pipeline(LSSVMClassifier(kernel="rbf", metric="learned")).fit(X, y)
+    assert not model[-1].metric_results_["chosen"][0]
+    summary = fit_summary(model, X, y, title="x", log_proba=model[-1].loo_log_proba_, classes=model.classes_)
+    text = summary["text"]["tried"]
+    assert "before the metric was learned" in text
+    assert f"C = {model[-1].C_[0]:.4g}, gamma = {model[-1].gamma_[0]:.4g}" in text
+    assert "before the metric" not in summary_of(X, y)[1]["text"].get("tried", "")
 
 
 def test_a_plane_that_would_mislead_is_left_out(iris):

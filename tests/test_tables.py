@@ -323,6 +323,17 @@ def test_the_rows_of_a_dataset_keep_their_numbers(tmp_path):
 # Columns
 
 
+def test_the_note_on_decimal_commas_names_columns_that_have_them(tmp_path):
+    path = tmp_path / "t.csv"
+    prices = [f"{i}.{i % 9}17,5{i % 10}" for i in range(1, 41)]
+    rows = [f"{i % 60};{i % 30} %;{prices[i]};{'ab'[i % 2]}\n" for i in range(40)]
+    path.write_text("age;discount;price;y\n" + "".join(rows))
+    chosen = tables.choose_features(tables.read_examples(tables.scan_table(tables.open_table(path))))
+    assert "decimal mark: a comma in 'price' (--decimal)" in chosen.notes
+    assert chosen.columns.commas == ("price",)
+    assert chosen.frame["price"][0] == 1117.51
+
+
 def test_columns_that_teach_nothing_are_left_out(tmp_path):
     random = np.random.default_rng(0)
     frame = pd.DataFrame(

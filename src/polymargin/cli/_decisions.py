@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,11 @@ class DecisionColumns:
         if (coverage, costs, reject) != (None, None, None) and not hasattr(model, "predict_log_proba"):
             raise ValueError(
                 "--coverage, --costs and --reject need probabilities, and the decoding of this model gives none"
+            )
+        if costs is not None and reject is not None:
+            raise ValueError(
+                "--reject is for decisions without costs: leave it out, and give the file of --costs a further column, "
+                "such as 'ask', with the cost of not deciding in every line"
             )
         self._texts = np.array([str(name) for name in model.classes_.tolist()])
         self._reject, self._as_text = check_reject(reject, None, costs, self._texts), as_text
@@ -138,6 +144,16 @@ def joined(names: list[str]) -> str:
     return "|".join(name.replace("\\", "\\\\").replace("|", "\\|") for name in names)
 
 
+def _in_shell(message: str) -> str:
+    """Return a message about parameters with the options of `polymargin fit` in their place.
+
+    >>> _in_shell('it keeps none; choose decoding="coupled-softmax"')
+    'it keeps none; fit the model with --decoding coupled-softmax'
+    """
+    message = re.sub(r'\b(?:choose|set) decoding="([\w-]+)"', r"fit the model with --decoding \1", message)
+    return re.sub(r'\bdecoding="([\w-]+)"', r"--decoding \1", message)
+
+
 def _thresholds(model: Any, coverage: float, per_class: bool) -> Array:
     """Return the largest score of every class that is in a set; say which classes are in all of them."""
     from polymargin.decisions.conformal import rows_needed
@@ -147,7 +163,7 @@ def _thresholds(model: Any, coverage: float, per_class: bool) -> Array:
     try:
         found = classifier.calibration_rows_.thresholds(coverage, per_class=per_class)
     except AttributeError as error:
-        raise ValueError(f"--coverage: {error}") from error
+        raise ValueError(f"--coverage: {_in_shell(str(error))}") from error
     always = classifier.classes_[np.isinf(found)].tolist()
     if always:
         of = " of a class" if per_class else ""

@@ -144,9 +144,13 @@ def show_steps(title: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def logged() -> Iterator[None]:
-    """Write what the library logs of a long fit to stderr, where that is no terminal with a bar."""
+    """Write what the library logs of a long fit to stderr, where that is no terminal with a bar.
+
+    Left out are plans of a fit that is not divided.
+    """
     logger, handler = logging.getLogger("polymargin"), logging.StreamHandler()
     level = logger.level
+    handler.addFilter(lambda record: not any(getattr(each, "is_plain", False) for each in record.args or ()))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:

@@ -242,7 +242,8 @@ def command(
             if many is not None:
                 examples = replace(examples, notes=(*examples.notes, many))
             for line in (*examples.notes, *_small_classes(examples)):
-                note(line)
+                if as_json or not any(line.startswith(_left_out(name)) for name in examples.left_out):
+                    note(line)  # columns that are left out are part of the result
             with noted() as notes:
                 pipeline = _fitted(prepared, examples)
             honest = honest_of(pipeline, examples, seed)
@@ -347,7 +348,7 @@ def _print(document: dict[str, Any]) -> None:
         f"{document['target']!r}: {_names(document['classes'])}",
         markup=False,
     )
-    for line in _left_out_lines(document["left_out"]):
+    for line in _left_out_lines(document["left_out"], document["notes"]):
         console.print(line, markup=False)
     console.print(_chosen_table(document["estimator"], document["chosen"]))
     lines = (_tried_lines, _metric_lines, _plan_lines)
@@ -366,13 +367,19 @@ def _print(document: dict[str, Any]) -> None:
         console.print(f"report: {document['report']}", markup=False)
 
 
-def _left_out_lines(reasons: dict[str, str]) -> Iterator[str]:
-    """Yield which columns are not learned from, and why, the first of them."""
+def _left_out(name: str) -> str:
+    """Return how the note on a column begins that is left out."""
+    return f"column {name!r} is left out: "
+
+
+def _left_out_lines(reasons: dict[str, str], notes: list[str]) -> Iterator[str]:
+    """Yield which columns are not learned from, why, and what can be done about it, the first of them."""
     if reasons:
         yield "not learned from:"
     shown = list(reasons.items())[:_NAMED_LEFT_OUT]
     for name, reason in shown:
-        yield f"  {name!r}: {reason}"
+        said = next((line for line in notes if line.startswith(_left_out(name))), _left_out(name) + reason)
+        yield f"  {name!r}: {said.removeprefix(_left_out(name))}"
     if len(reasons) > len(shown):
         yield f"  and {len(reasons) - len(shown)} more (--json lists them all)"
 
@@ -401,7 +408,9 @@ def _tried_lines(facts: dict[str, Any]) -> Iterator[str]:
     if found is None:
         return
     best, second = next(row for row in found["candidates"] if row["chosen"]), found["runner_up"]
-    line = f"chosen by the {found['compared_by']} on {found['n_rows']} rows: {_candidate(best)}"
+    metric = facts.get("metric_results")
+    chosen = "chosen" if metric is None or metric["chosen"][0] else "chosen before the metric was learned,"
+    line = f"{chosen} by the {found['compared_by']} on {found['n_rows']} rows: {_candidate(best)}"
     yield line if second is None else f"{line}; runner-up: {_candidate(second)}"
 
 

@@ -142,9 +142,7 @@ def choices(estimator: Any) -> Iterator[tuple[str, str]]:
 def _rows(estimator: Any) -> Iterator[tuple[str, str]]:
     """Yield how the fit was planned, how many rows there were, and how many of them became support vectors."""
     plan = getattr(estimator, "plan_", None)
-    plans = dict.fromkeys(str(each.plan_) for each in kernel_members(estimator) if hasattr(each, "plan_"))
-    for text in plans:
-        yield "plan", text.partition(": ")[2]
+    yield from _plans(estimator)
     if plan is not None and plan.scale != "exact" and hasattr(estimator, "n_rows_"):
         yield "training rows", f"{estimator.n_rows_}"
         yield "decoder learned from", f"{estimator.support_.size} of them"
@@ -157,6 +155,19 @@ def _rows(estimator: Any) -> Iterator[tuple[str, str]]:
     if hasattr(estimator, "support_") and kernel_members(estimator):
         share = estimator.support_.size / n_rows
         yield "support vectors", f"{estimator.support_.size} ({'all' if share == 1.0 else f'{share:.0%}'})"
+
+
+def _plans(estimator: Any) -> Iterator[tuple[str, str]]:
+    """Yield how the fit was divided; nothing where all machines are exact and take little memory."""
+    members = [each for each in kernel_members(estimator) if hasattr(each, "plan_")]
+    if all(each.plan_.is_plain for each in members):
+        return
+    texts = [str(each.plan_).partition(": ")[2] for each in members]
+    if len(set(texts)) == 1:
+        yield "plan", texts[0]
+        return
+    for member, text in zip(members, texts, strict=True):
+        yield f"plan of {member_name(member)}", text
 
 
 def _quality(estimator: Any) -> Iterator[tuple[str, str]]:

@@ -85,8 +85,8 @@ def _tried(estimator: Any) -> Tried | None:
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     for row in rows:
         row |= {name: float(row[name]) for name in ("smaller_C", "loss")}
-        row["C"], row["chosen"] = _one_or_range(row["C"]), bool(row["chosen"])
-        row["gamma"] = _one_or_range(row["gamma"]) if estimator.kernel_.tunable else None
+        row["C"], row["chosen"] = one_or_range(row["C"]), bool(row["chosen"])
+        row["gamma"] = one_or_range(row["gamma"]) if estimator.kernel_.tunable else None
     decoder, n_rows = estimator.decoder_, int(table["n_rows"][0])
     by_log_loss = decoder.learns_probabilities and not decoder.in_sample
     return Tried(
@@ -98,7 +98,7 @@ def _tried(estimator: Any) -> Tried | None:
     )
 
 
-def _one_or_range(values: Any) -> float | list[float]:
+def one_or_range(values: Any) -> float | list[float]:
     """Return the number that all machines share, or the least and the largest."""
     least, largest = float(np.min(values)), float(np.max(values))
     return least if least == largest else [least, largest]

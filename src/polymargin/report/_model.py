@@ -13,7 +13,7 @@ from polymargin.comparison.codings import class_positions
 from polymargin.inspection import feature_relevance, selection_surface
 from polymargin.inspection.html import SELECTIONS, choices
 from polymargin.inspection.members import kernel_members, member_name
-from polymargin.inspection.tried import in_words, searches
+from polymargin.inspection.tried import one_or_range, in_words, searches
 from polymargin.plots import decision_regions
 from polymargin.plots.regions import DecisionRegions
 
@@ -82,6 +82,7 @@ def _tried(estimator: Any) -> Section | None:
         "proposed_by": SELECTIONS[getattr(kernel_members(estimator)[0], "selection", None)],
         "n_rows": found[0].n_rows if found[0].sampled else None,
         "of_members": hasattr(estimator, "members_"),
+        "with_metric": _with_metric(estimator),
         "rows": [
             {
                 **row,
@@ -95,6 +96,23 @@ def _tried(estimator: Any) -> Section | None:
             for row in search.rows
         ],
     }
+
+
+def _with_metric(estimator: Any) -> list[Section]:
+    """Return kernel, C and gamma of the machines with a learned metric, which was learned after the search."""
+    kept = [
+        member
+        for member in kernel_members(estimator)
+        if (found := getattr(member, "metric_results_", None)) is not None and not found["chosen"][0]
+    ]
+    return [
+        {
+            "name": member_name(member),
+            "C": in_words(one_or_range(member.C_)),
+            "gamma": in_words(one_or_range(member.gamma_)) if member.kernel_.tunable else None,
+        }
+        for member in kept
+    ]
 
 
 def _relevance(model: Pipeline, feature_names: list[str]) -> Section | None:

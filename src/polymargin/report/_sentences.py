@@ -39,7 +39,9 @@ def with_sentences(summary: Summary) -> Summary:
     if summary["model"]["members"]:
         text["members"] = (
             "The model is a pool (a log-linear ensemble): the log-probabilities of its members are added, each "
-            "multiplied by its weight. The log-loss is that of the member alone, on held-out rows."
+            "multiplied by its weight. The weights need not sum to one: a sum above one makes the probabilities of the "
+            "pool more extreme, a sum below one less so, as held-out rows require. The log-loss is that of the member "
+            "alone, on held-out rows."
         )
     if summary["model"]["tried"]:
         text["tried"] = _tried(summary)
@@ -171,6 +173,15 @@ def _tried(summary: Summary) -> str:
     )
     if any(row["smaller_C"] != 1.0 for row in found["rows"]):
         how += " A smaller C is taken only if it lowers the loss significantly."
+    if found["with_metric"]:
+        chosen = "; ".join(
+            f"{row['name']}: C = {row['C']}" + ("" if row["gamma"] is None else f", gamma = {row['gamma']}")
+            for row in found["with_metric"]
+        )
+        how += (
+            " The table is from before the metric was learned. With the learned metric kernel, C and gamma were chosen "
+            f"again ({chosen})."
+        )
     return how
 
 

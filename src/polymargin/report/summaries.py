@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,8 @@ def fit_summary(
         "classifiers": [],
         "rows_of_file": row_numbers is not None,
     }
-    return with_sentences(_with_features(_numbered(summary, numbers), X, feature_names, numbers))
+    dates = _date_columns(model)
+    return with_sentences(_with_features(_numbered(summary, numbers), X, feature_names, numbers, dates))
 
 
 def compare_summary(
@@ -180,7 +181,8 @@ def compare_summary(
         "model": model_parts(comparison.model(best.method), dataset.X, dataset.y, feature_names),
     }
     summary["data"]["rows"] = len(dataset.y)
-    return with_sentences(_with_features(_numbered(summary, numbers), dataset.X, feature_names, numbers))
+    numbered, dates = _numbered(summary, numbers), set(dataset.dates)
+    return with_sentences(_with_features(numbered, dataset.X, feature_names, numbers, dates))
 
 
 def _heading(
@@ -201,9 +203,9 @@ def _heading(
 
 
 def _with_features(
-    summary: dict[str, Any], X: Any, feature_names: list[str], numbers: Array
+    summary: dict[str, Any], X: Any, feature_names: list[str], numbers: Array, dates: Collection[str]
 ) -> dict[str, Any]:
-    """Add the most relevant features of the rows that are listed, as texts."""
+    """Add the most relevant features of the rows that are listed, as texts; columns of days are dates."""
     relevance = summary["model"]["relevance"]
     order = [row["name"] for row in relevance["rows"]] if relevance else []
     chosen = [name for name in order if name in feature_names] or feature_names
@@ -212,19 +214,34 @@ def _with_features(
     values = X.to_numpy(dtype=object) if hasattr(X, "to_numpy") else np.asarray(X, dtype=object)
     for row in (*(summary["uncertain"] or ()), *(summary["wrong"] or ())):
         cells = values[place_of[row["row"]]]
-        row["features"] = [{"name": feature_names[j], "value": _cell(cells[j])} for j in places]
+        row["features"] = [
+            {"name": feature_names[j], "value": _cell(cells[j], feature_names[j] in dates)} for j in places
+        ]
     summary["features_left_out"] = len(feature_names) - len(places)
     return summary
 
 
-def _cell(value: Any) -> str:
+def _date_columns(model: Pipeline) -> set[str]:
+    """Return the columns of days since 1970 in what a pipeline takes, where its first step tells."""
+    kinds = getattr(model[0], "columns", None)
+    return (
+        {name for name, kind in kinds.items() if kind in ("date", "time")}
+        if isinstance(kinds, dict)
+        else set()
+    )
+
+
+def _cell(value: Any, is_date: bool = False) -> str:
     """Write a value of the data; what is missing is a question mark.
 
-    >>> _cell(0.30000000000000004), _cell(None), _cell("red")
-    ('0.3', '?', 'red')
+    >>> _cell(0.30000000000000004), _cell(None), _cell("red"), _cell(19394.0, True), _cell(19394.5, True)
+    ('0.3', '?', 'red', '2023-02-06', '2023-02-06 12:00')
     """
     if value is None or value != value:
         return "?"
+    if is_date and isinstance(value, int | float | np.number):
+        minutes = np.datetime64(round(float(value) * 24 * 60), "m").astype(object)
+        return f"{minutes:%Y-%m-%d}" if float(value).is_integer() else f"{minutes:%Y-%m-%d %H:%M}"
     return f"{value:.6g}" if isinstance(value, int | float | np.number) else str(value)
 
 

@@ -38,6 +38,8 @@ _FILLED = 0.75
 _LEAF_ROWS, _LEAF_DOUBLINGS = 1500, 2
 #: The bytes of a leaf while it is trained, in squares of its rows: eight matrices of these and of its overlap.
 LEAF_BYTES = 64.0 * 1.5**2
+#: Exact machines that take less memory, in bytes, need no plan.
+_LITTLE = 2.0**30
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,11 @@ class ScalePlan:
     reason: str
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the machines are exact, on the CPU, and take little memory, so that there is nothing to tell."""
+        return self.scale == "exact" and self.device is None and self.memory < _LITTLE
+
+    @property
     def has_leaves(self) -> bool:
         """Whether there are leaves."""
         return self.scale in ("leaves", "both")
@@ -95,7 +102,8 @@ class ScalePlan:
         parts = []
         if self.has_leaves:
             sizes = " to ".join(str(size) for size in sorted({self.leaf_rows[0], self.leaf_rows[-1]}))
-            parts.append(f"about {self.n_leaves} leaves of up to {sizes} rows")
+            leaves = "one leaf" if self.n_leaves == 1 else f"about {self.n_leaves} leaves"
+            parts.append(f"{leaves} of up to {sizes} rows")
             if self.leaf_share < 1.0:
                 parts[-1] += f" ({self.leaf_share:.0%} of all rows)"
         if self.has_landmarks:
@@ -104,7 +112,7 @@ class ScalePlan:
         where = "" if self.device is None else f" on {self.device}"
         return (
             f"{self.n_rows} rows, {self.n_classes} classes: {what}{where}, "
-            f"{self.memory / _memory.GIB:.2g} GiB; {self.reason}"
+            f"{_in_bytes(self.memory)} of memory; {self.reason}"
         )
 
 
@@ -189,12 +197,12 @@ def plan_scale(
         if device is not None:
             exact_bytes = 2.0 * 8.0 * float(sizes.max()) ** 2
     affordable = operations <= settings.exact_operations * (1.0 if device is None else _DEVICE_SPEED)
-    chosen, reason = scale, "as asked for"
+    chosen, reason = scale, f'scale="{scale}" was given'
     if scale == "auto":
         if kernels[0].precomputed:
             chosen, reason = "exact", "a precomputed kernel matrix is there already"
         elif affordable and exact_bytes <= exact_free and not divided:
-            chosen, reason = "exact", "so few rows take no longer"
+            chosen, reason = "exact", "exact machines of so few rows are fast enough"
         else:
             if exact_bytes > exact_free:
                 why = f"exact machines would take {exact_bytes / _memory.GIB:.0f} GiB"
@@ -235,7 +243,9 @@ def plan_scale(
             least_free = free if worker_memory is None else min(free, worker_memory)
             largest = np.sqrt(_STATISTICS_SHARE * least_free / (8.0 * 2.0 * n_products))
             r = int(max(min(r, largest, n // _ROWS_PER_LANDMARK), min(r, 50)))
-        memory += 8.0 * (2.0 * n_products * r**2 + 2.0 * decoder_rows * r) + 4.0 * _memory.BLOCK_BYTES
+        memory += 8.0 * (2.0 * n_products * r**2 + 2.0 * decoder_rows * r) + 4.0 * min(
+            _memory.BLOCK_BYTES, 8.0 * n * max(r, n_columns)
+        )
     if has_leaves:
         # The memory of a leaf while it is trained: of a worker it takes less than half, as others wait there.
         for_leaf = _LEAF_SHARE * free / n_jobs
@@ -252,7 +262,7 @@ def plan_scale(
         n_leaves = 1
         if leaf_share * n > leaf_rows[0]:
             n_leaves = int(np.ceil(leaf_share * times * n / (_FILLED * leaf_rows[0])))
-        memory += held * leaf_share + n_jobs * LEAF_BYTES * float(leaf_rows[-1]) ** 2
+        memory += held * leaf_share + n_jobs * LEAF_BYTES * float(min(leaf_rows[-1], n)) ** 2
     if chosen != "exact" and not all(kernel.parts for kernel in kernels):
         device = None  # kernels that are functions
     return ScalePlan(
@@ -269,6 +279,18 @@ def plan_scale(
         device,
         reason,
     )
+
+
+def _in_bytes(n_bytes: float) -> str:
+    """Write a number of bytes.
+
+    >>> _in_bytes(2.5 * 2**30), _in_bytes(170_000.0)
+    ('about 2.5 GiB', 'less than 0.1 GiB')
+    """
+    found = n_bytes / _memory.GIB
+    if found < 0.1:
+        return "less than 0.1 GiB"
+    return f"about {found:.2g} GiB" if found < 100.0 else f"about {found:.0f} GiB"
 
 
 def _leaf_sizes(settings: ScaleSettings, n_rows: int, per_row: float, memory: float) -> tuple[int, ...]:

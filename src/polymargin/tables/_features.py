@@ -168,7 +168,7 @@ def notes_on_columns(
     kept = {
         name: kind for name, kind in columns.kinds.items() if name not in left_out and name not in without
     }
-    commas = [name for name, kind in kept.items() if kind == "number" and columns.readings.get(name) == ","]
+    commas = [name for name in columns.commas if name in kept]
     if commas:
         yield f"decimal mark: a comma in {_listed(commas)} (--decimal)"
     dates = [name for name, kind in kept.items() if kind in ("date", "time")]

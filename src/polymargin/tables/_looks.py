@@ -69,6 +69,8 @@ class Columns:
         What was decided about columns of texts that can be read in two ways.
     missing : tuple of str
         What else stands for a missing number or date.
+    commas : tuple of str
+        The columns of numbers with a decimal comma in which there are commas or points.
     """
 
     kinds: dict[str, Kind]
@@ -78,6 +80,7 @@ class Columns:
     rising: tuple[str, ...] = ()
     notes: dict[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    commas: tuple[str, ...] = ()
 
 
 class ColumnLook:
@@ -109,6 +112,8 @@ class ColumnLook:
         self.decimals = list(decimals) if self.of_texts else ["."]
         self.formats: list[str] | None = None
         self.first_text: tuple[int, str] | None = None
+        #: Whether there are commas or points, so that it matters which of them is the decimal mark.
+        self.marked = False
         self.numbering = Numbering(name)
         self._empty = True
 
@@ -126,6 +131,7 @@ class ColumnLook:
         for decimal in list(self.decimals):
             if decimal == "," and values is not None and not _has(cells, "[.,]"):
                 continue  # the same numbers in both readings
+            self.marked = self.marked or decimal == ","
             try:
                 found = numbers(cells, decimal, self._missing)
                 values = found if values is None else values
@@ -208,6 +214,7 @@ def look_at(looks: Mapping[str, ColumnLook], missing: tuple[str, ...] = ()) -> C
         ),
         notes,
         missing,
+        tuple(name for name, look in looks.items() if readings.get(name) == "," and look.marked),
     )
 
 

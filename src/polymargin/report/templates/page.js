@@ -40,7 +40,8 @@
     return {
       ...own,
       xaxis: merged(own.xaxis), yaxis: merged(own.yaxis),
-      height: figure.height, margin: { l: 52, r: 12, t: 16, b: 48 },
+      // The buttons, which are shown on a mouse's way, stand above the figure.
+      height: figure.height + (coarse ? 0 : 20), margin: { l: 52, r: 12, t: coarse ? 16 : 36, b: 48 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: styles.getPropertyValue("font-family") || "system-ui, sans-serif", color: get("ink"), size: 13 },
       showlegend: Boolean(own.showlegend),
