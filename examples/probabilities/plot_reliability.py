@@ -24,9 +24,8 @@ from polymargin import LSSVMClassifier
 from polymargin.plots import ReliabilityDisplay
 
 X, y = load_digits(return_X_y=True)
-X = X + np.random.default_rng(0).normal(
-    scale=5.0, size=X.shape
-)  # noise: otherwise all of them are nearly certain
+# Noise: otherwise all of them are nearly certain.
+X = X + np.random.default_rng(0).normal(scale=5.0, size=X.shape)
 X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=400, random_state=0)
 scaler = StandardScaler().fit(X_train)
 X_train, X_test = scaler.transform(X_train), scaler.transform(X_test)
