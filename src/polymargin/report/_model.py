@@ -13,7 +13,7 @@ from polymargin.comparison.codings import class_positions
 from polymargin.inspection import feature_relevance, selection_surface
 from polymargin.inspection.html import SELECTIONS, choices
 from polymargin.inspection.members import kernel_members, member_name
-from polymargin.inspection.tried import one_or_range, in_words, searches
+from polymargin.inspection.tried import in_words, one_or_range, searches
 from polymargin.plots import decision_regions
 from polymargin.plots.regions import DecisionRegions
 
