@@ -3,7 +3,7 @@
     data ──► kernel ──► codebook ──► machines ──► outputs ──► decoder ──► probabilities, labels
 
 The estimators follow scikit-learn's conventions; start with `LSSVMClassifier`, or with `SVMClassifier` if you come
-from `SVC`; `PosteriorSVMClassifier` is for noisy or soft labels. Codings and decoders are named in their ``coding``
+from `SVC`; `PosteriorSVMClassifier` estimates soft labels. Codings and decoders are named in their ``coding``
 and ``decoding`` parameters or given as objects: a `Codebook` (or just a matrix) or `Adaptive`, and `Bayes`, `Hamming`,
 `Loss`, `Argmax`, `Votes`, `Dag`, `Mixture`, `Stack`, `PlainSoftmax`. Data to try things on come from
 `polymargin.datasets`.

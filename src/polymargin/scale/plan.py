@@ -206,10 +206,10 @@ def plan_scale(
         else:
             if exact_bytes > exact_free:
                 why = f"exact machines would take {exact_bytes / _memory.GIB:.0f} GiB"
-            elif affordable:
+            elif affordable or not settings.exact_operations:
                 why = "the rows are not in memory, or exact machines would not do for the whole pool"
             else:
-                why = f"exact machines would take {operations:.0e} operations"
+                why = f"exact machines would take too long (about {operations:.0e} operations)"
             if variances:
                 chosen, reason = "landmarks", f"{why}, and the decoding needs variances"
             elif by_features:
