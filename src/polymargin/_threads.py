@@ -229,7 +229,7 @@ def over_rows(function: Callable[[slice], None], n_rows: int, n_columns: int) ->
     --------
     >>> matrix = np.eye(3)
     >>> over_rows(lambda rows: np.negative(matrix[rows], out=matrix[rows]), 3, 3)
-    >>> matrix.sum()
+    >>> float(matrix.sum())
     -3.0
     """
     step = max(1, ENTRIES // max(1, n_columns))
