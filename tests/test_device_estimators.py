@@ -136,8 +136,8 @@ def test_parameters_of_few_rows_are_refined_on_the_device(wine, stand_in, monkey
         return polymargin.device.search.refine_parameters(rows, *args, **kwargs)
 
     monkeypatch.setattr(polymargin.device, "refine_parameters", refine_parameters)
-    monkeypatch.setattr("polymargin.estimators._choice._DEVICE_SEARCH", 1e5)
-    monkeypatch.setattr("polymargin.estimators._choice._DEVICE_ROWS", 100)
+    monkeypatch.setattr("polymargin.estimators._candidates._DEVICE_SEARCH", 1e5)
+    monkeypatch.setattr("polymargin.estimators._candidates.DEVICE_ROWS", 100)
     few = SearchSettings(decided_rows=100)
     model = LSSVMClassifier(kernel="rbf", device="cuda", metric="learned", search=few).fit(X, y)
     assert refined

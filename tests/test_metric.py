@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from naive import kernel_matrix
 from polymargin import AutoKernelClassifier, LSSVMClassifier, SVMClassifier
-from polymargin.estimators._choice import MetricChoice
 from polymargin.estimators._metric import Expansion, relevance, swapped_rows
+from polymargin.estimators._metric_choice import MetricChoice
 from polymargin.kernels import RBF, Blend, Exponential, Laplacian, Linear, Polynomial, Precomputed, Scaled
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.persistence import load, save

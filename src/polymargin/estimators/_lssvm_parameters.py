@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from polymargin.estimators._choice import Plan
+from polymargin.estimators._candidates import Plan
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._validation import check_positive, settings_of
 from polymargin.kernels import RBF, Blend, Kernel, Polynomial, resolve_kernel

@@ -15,7 +15,8 @@ from polymargin._warnings import warn
 from polymargin.codebooks import Codebook, adaptive_coding
 from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
 from polymargin.decoders.pooled import Pooled
-from polymargin.estimators._choice import Choice, Plan
+from polymargin.estimators._candidates import Plan
+from polymargin.estimators._choice import Choice
 from polymargin.estimators._flow import DichotomyClassifier
 from polymargin.estimators._scaled import fit_many_rows
 from polymargin.estimators._validation import check_landmarks, settings_of

@@ -14,7 +14,8 @@ from polymargin._progress import Progress
 from polymargin._threads import blas_threads_for, threads
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
-from polymargin.estimators._choice import Choice, Plan, choose
+from polymargin.estimators._candidates import Plan
+from polymargin.estimators._choice import Choice, choose
 from polymargin.estimators._soft_labels import decoder_rows
 from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
