@@ -1,9 +1,12 @@
 """Threads that share work; and the limit on those of BLAS, in a process of its own: the tests run with one."""
 
+import gc
+import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -129,6 +132,67 @@ def test_the_number_of_threads_does_not_show(estimator):
     one, three = (estimator(n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 3))
     assert_array_equal(one.predict_proba(X), three.predict_proba(X))
     assert_array_equal(one.loo_log_proba_, three.loo_log_proba_)
+
+
+SAME_BITS = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "2"
+import numpy as np
+from polymargin import LSSVMClassifier
+from polymargin._threads import FEW_ROWS
+
+rng = np.random.default_rng(0)
+n = FEW_ROWS + 100
+X = rng.normal(size=(n, 5))
+y = (X[:, 0] + rng.normal(size=n) > 0).astype(int)
+given = {"kernel": "rbf", "C": 1.0, "gamma": 0.1, "scale": "exact"}
+one, two = (LSSVMClassifier(**given, n_jobs=n_jobs).fit(X, y) for n_jobs in (None, 2))
+for name in ("dual_coef_", "loo_margins_"):
+    np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+np.testing.assert_array_equal(one.predict_proba(X[:50]), two.predict_proba(X[:50]))
+"""
+
+
+def test_the_number_of_jobs_does_not_show_in_large_matrices():
+    subprocess.run([sys.executable, "-c", SAME_BITS], check=True, timeout=120)
+
+
+FORK = """
+import os, signal
+from polymargin._threads import in_threads, threads
+
+with threads(2):
+    in_threads(abs, [-1, 2, -3])
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # rather than hang
+        os._exit(in_threads(abs, [-1, 2]) != [1, 2])
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_child_has_no_threads_of_its_parent():
+    subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], check=True, timeout=60)
+
+
+def test_a_failure_keeps_nothing_alive():
+    class Item:
+        pass
+
+    def work(item):
+        raise ValueError
+
+    items = [Item() for _ in range(3)]
+    known = [weakref.ref(item) for item in items]
+    gc.disable()
+    try:
+        with threads(2), pytest.raises(ValueError):
+            in_threads(work, items)
+        del items
+        assert [each() for each in known] == [None] * 3
+    finally:
+        gc.enable()
 
 
 OWNERS = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from multiprocessing import current_process
@@ -13,7 +13,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import cpu_count, effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
 
@@ -79,6 +79,15 @@ class _Limit:
                     getattr(library, "clear_controlling_thread", _nothing)(force=True)
             if number is None:
                 del self._asked[who]
+
+    def number(self) -> int:
+        """Return how many threads the libraries have now."""
+        with self._lock:
+            self._controller = self._controller or ThreadpoolController()
+            libraries = self._controller.lib_controllers
+            return max(
+                (each.get_num_threads() for each in libraries if each.user_api == self._user_api), default=1
+            )
 
     def forget(self) -> None:
         """Begin anew, in a child process: those who asked for the limit are threads of its parent."""
@@ -156,21 +165,31 @@ def count_jobs(n_jobs: int | None) -> int:
     return 1 if current_process().daemon and not by_threads else effective_n_jobs(n_jobs)
 
 
+#: Threads share elementwise work on more entries than this, which takes one of them a millisecond or more; to hand it
+#: over takes a tenth of that.
+_WORTH_SHARING = 10**6
 #: The entries of the rows that are worked on at a time: they stay in the cache.
 ENTRIES = 2**16
 #: The threads that `in_threads` may use here, and how many they are.
 _threads: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("threads", default=None)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _threads.set(None))  # its threads are the parent's
 
 
 @contextmanager
-def threads(n_jobs: int | None, n_rows: float = FEW_ROWS) -> Iterator[None]:
+def threads(n_jobs: int | None, n_rows: float = FEW_ROWS, most_rows: float = 0.0) -> Iterator[None]:
     """Let `in_threads` use so many threads, as joblib counts them; within another such block, those of that one.
 
     Where the matrices to work on have but few rows, more threads would only wait for the interpreter, and there are
-    fewer or none.
+    fewer or none. Where some have many rows (`most_rows`), there are at least as many as BLAS has: ours take their
+    place, which is faster, and results are the same for any `n_jobs`.
     """
     # A solution takes time in n³, its Python code does not depend on n.
     number = min(count_jobs(n_jobs), 1 + int((n_rows / _WORTH_TWO_THREADS) ** 3))
+    if n_jobs is not None and n_jobs < 0:
+        number = min(number, cpu_count())  # joblib counts the workers of a cluster, if that is its backend
+    if max(n_rows, most_rows) > FEW_ROWS:
+        number = max(number, _blas.number())
     if _threads.get() is not None or number == 1:
         yield
         return
@@ -239,7 +258,7 @@ def over_rows(function: Callable[[slice], None], n_rows: int, n_columns: int) ->
             function(slice(start, min(start + step, n_rows)))
 
     starts = range(0, n_rows, step)
-    if n_rows * n_columns > FEW_ROWS**2 / 4:
+    if n_rows * n_columns > _WORTH_SHARING:
         # A few parts for each thread: they take as long as each other, but may not run at the same speed.
         length = -(-len(starts) // (4 * n_threads()))
         in_threads(work, [starts[first : first + length] for first in range(0, len(starts), length)])
@@ -262,14 +281,27 @@ def _at_once(function: Callable[[Item], Result], items: Sequence[Item]) -> list[
         contexts = [copy_context() for _ in items]
     finally:
         _threads.reset(token)
+    tasks: list[Future[Result]] = []
     with blas_threads_for(0):
-        tasks = [
-            known[0].submit(context.run, work, item) for context, item in zip(contexts, items, strict=True)
-        ]
         try:
-            return [task.result() for task in tasks]
+            for context, item in zip(contexts, items, strict=True):
+                tasks.append(known[0].submit(context.run, work, item))
+            return list(map(Future.result, tasks))  # no variable of this frame holds the task that failed
         finally:
             # After an error, or an interrupt, nothing else is begun, and nothing goes on with more threads of BLAS.
+            _finish(tasks)
+
+
+def _finish(tasks: list[Future[Any]]) -> None:
+    """Cancel tasks, wait for those that have begun, however often Ctrl-C strikes, and forget them."""
+    interrupt: KeyboardInterrupt | None = None
+    while tasks:
+        try:
             for task in tasks:
                 task.cancel()
             wait(tasks)
+            tasks.clear()
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt

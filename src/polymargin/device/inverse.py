@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin import _memory
 from polymargin.device import _adaptors
 from polymargin.device.arrays import Device
 from polymargin.solvers.leave_out import LeftOut, leave_fold_out
@@ -33,6 +35,13 @@ class DeviceInverse:
     P: Any
     dtype: str
 
+    @cached_property
+    def _on_cpu(self) -> Array:
+        """P as a NumPy array, for groups of rows, which are left out on the CPU."""
+        n = int(self.P.shape[0])
+        _memory.require(8.0 * n**2, f"the inverse of the kernel matrix of {n} rows", "fit fewer rows")
+        return self._to_numpy(self.P)
+
     @property
     def diagonal(self) -> Array:
         """The diagonal of P, shape (n,)."""
@@ -57,7 +66,7 @@ class DeviceInverse:
         solution, errors : ndarray of shape (n, L)
         """
         if left_out is not None and not left_out.single:
-            return leave_fold_out(self._to_numpy(self.P), solution, held, left_out)
+            return leave_fold_out(self._on_cpu, solution, held, left_out)
         rows, others = np.flatnonzero(held), np.flatnonzero(~held)
         without, errors = np.zeros_like(solution), np.empty_like(solution)
         if not rows.size:

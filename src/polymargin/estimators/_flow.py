@@ -143,7 +143,7 @@ class DichotomyClassifier(KernelClassifier):
             counts = np.bincount(data.class_index, minlength=codebook.n_classes)
             decoder = self._planned(counts, data.X.shape[1], codebook, decoder)
             mean_rows, most_rows = self._matrix_rows(data, codebook)
-            with threads(getattr(self, "n_jobs", None), mean_rows), blas_threads_for(most_rows):
+            with threads(getattr(self, "n_jobs", None), mean_rows, most_rows), blas_threads_for(most_rows):
                 self._fit_machines(data, codebook, decoder, shared, progress)
                 self.codebook_ = codebook
                 self.decoder_ = self._fit_decoder(decoder, data, shared, progress)

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from polymargin.kernels._base import Array, Kernel
+
+#: Functions of users are called by one thread at a time: they may not be written for several.
+_one_call = RLock()
+
+
+def _renew_lock() -> None:
+    """Forget, in a child process, a thread of its parent that was calling a function."""
+    global _one_call
+    _one_call = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,8 @@ class FunctionKernel(Kernel):
     def base(self, X: Any, Z: Any = None) -> Array:
         """Return the function's values, checked for their type and shape."""
         Z = X if Z is None else Z
-        values = _dense_numbers(self.function(X, Z))
+        with _one_call:
+            values = _dense_numbers(self.function(X, Z))
         if values.shape != (X.shape[0], Z.shape[0]):
             raise ValueError(
                 f"the kernel function returned an array of shape {values.shape} for {X.shape[0]} and "

@@ -226,12 +226,7 @@ class LSSVMBank:
             for gamma, columns in terms:
                 sums[rows, columns] = self.kernel.apply(part, gamma) @ coef[columns].T
 
-        blocks = list(_blocks(n, n))
-        if self.kernel.untrusted:  # a function of the user, which several threads may not be able to call
-            for rows in blocks:
-                add(rows)
-        else:
-            in_threads(add, blocks)
+        in_threads(add, list(_blocks(n, n)))
         return sums
 
     def outputs(self, X: Any, *, variances: bool) -> Outputs:

@@ -145,7 +145,7 @@ def train_together(trainings: list[BankTraining]) -> list[LSSVMBank]:
     Parameters
     ----------
     trainings : list of BankTraining
-        The banks, with their parameters. It is emptied: the matrices of a bank that is trained are not kept.
+        The banks, with their parameters. It is emptied: the matrices of banks that are trained are not kept.
 
     Returns
     -------
@@ -153,7 +153,10 @@ def train_together(trainings: list[BankTraining]) -> list[LSSVMBank]:
     """
     banks = []
     while trainings:
-        some = [trainings.pop(0) for _ in range(len(trainings) if n_threads() > 1 else 1)]
+        # Large matrices are worked on one after the other anyway.
+        largest = max(group.rows.size for training in trainings for group in training.groups)
+        together = n_threads() > 1 and largest <= FEW_ROWS
+        some = [trainings.pop(0) for _ in range(len(trainings) if together else 1)]
         grams = [training.gram() for training in some]
         tasks = [(*pair, group) for pair in zip(some, grams, strict=True) for group in pair[0].groups]
         sizes = [group.rows.size for *_, group in tasks]

@@ -75,8 +75,9 @@ class OnDevice:
                 keep_fold_coef=training.keep_fold_coef,
                 kernel=self._kernel(training.data),
             )
-            training.machines.advance(training.codebook.n_columns)
             banks.append(bank)
+        for training in trainings:
+            training.machines.advance(training.codebook.n_columns)
         trainings.clear()
         return banks
 
@@ -89,11 +90,15 @@ class OnDevice:
         half = rows.take(rows.deal.sample(_REFINED_SHARE, 1))
         if self._cpu_is_faster([float(group.rows.size) ** 3 for group in dichotomy_groups(half, codebook)]):
             return C, gamma
-        self._known = None
-        found = devices.refine_parameters(
-            half, codebook, C * smaller, gamma, self._device, max_evaluations=_EVALUATIONS
-        )
-        return found.C / smaller, found.gamma
+
+        def refine() -> tuple[Array, Array]:
+            self._known = None
+            found = devices.refine_parameters(
+                half, codebook, C * smaller, gamma, self._device, max_evaluations=_EVALUATIONS
+            )
+            return found.C / smaller, found.gamma
+
+        return self._tried(refine, lambda: (C, gamma))
 
     def margins(self, bank: LSSVMBank, X: Any) -> Array:
         """Return the margins of new rows, see `Place`."""
@@ -135,6 +140,11 @@ class OnDevice:
         return sum(operations) / (_CUBES_PER_SECOND * self._n_threads) < _GROUP_SECONDS * len(operations)
 
     def _tried(self, on_device: Callable[[], _Result], on_cpu: Callable[[], _Result]) -> _Result:
+        if self._known is not None:
+            try:
+                return _tried(self._device, on_device, None)
+            except OutOfDeviceMemory:
+                self._known = None  # without what is kept it may fit
         return _tried(self._device, on_device, on_cpu if self._falls_back else None)
 
 

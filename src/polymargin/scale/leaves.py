@@ -7,7 +7,7 @@ there, the bit of that side, and zero without any class: the others are known to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,7 @@ class LeafTraining:
     criterion: dict[str, Any]
     largest: int
     seed: int = 0
-    place: Place = ON_CPU
+    place: Place = field(default=ON_CPU, metadata={"digest": False})
 
     def fit(self, rows: TrainingRows) -> tuple[Leaf, Array, Array]:
         """Train the machines of a leaf.

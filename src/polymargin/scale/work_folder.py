@@ -243,7 +243,8 @@ def _add(digest: Any, value: Any) -> None:
     elif isinstance(value, Codebook):
         _add(digest, value.matrix)  # all else follows from it
     elif is_dataclass(value):
-        _add(digest, {part.name: getattr(value, part.name) for part in fields(value)})
+        told = [part for part in fields(value) if part.metadata.get("digest", True)]
+        _add(digest, {part.name: getattr(value, part.name) for part in told})
     elif isinstance(value, Mapping):
         _add(digest, [(key, value[key]) for key in sorted(value)])
     elif isinstance(value, list | tuple):

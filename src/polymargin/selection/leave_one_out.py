@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polymargin._progress import Count
-from polymargin._threads import in_threads, n_threads
+from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import ChosenParameters, Pool
 from polymargin.selection.press import press, press_of_features
@@ -219,7 +219,8 @@ class _Lattice:
         step = octaves[1] - octaves[0] if len(octaves) > 1 else 1
         while True:
             while octaves:
-                some, octaves = octaves[: n_threads()], octaves[n_threads() :]
+                at_once = self.samples.gammas_at_once()
+                some, octaves = octaves[:at_once], octaves[at_once:]
                 gammas = [self.unit * 2.0**octave for octave in some]
                 self.samples.compute(self.criterion, gammas, self.ridge)
                 self.tried |= {

@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin._threads import in_threads
+from polymargin import _memory
+from polymargin._threads import FEW_ROWS, in_threads, n_threads
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import log_grid
 from polymargin.selection.press import CANCELLED
@@ -29,9 +30,11 @@ RIDGE_LIMITS, PER_DECADE = (1e-9, 1e4), 2
 _SIMILAR = 0.8
 #: Groups of fewer rows than this share a stack regardless of their sizes.
 _SMALL = 48
-#: The sum of m³ from which on a stack is large enough: its Python code takes a thirtieth of the time, and several
-#: threads are better off with several stacks.
+#: The sum of m³ from which on a stack is large enough: its Python code takes a thirtieth of the time of its
+#: eigendecompositions, and several threads are better off with several stacks.
 _ENOUGH = 3e7
+#: The share of the free memory for the eigenvectors of several gammas.
+_MEMORY_SHARE = 0.1
 
 
 class SampledGroup(NamedTuple):
@@ -131,6 +134,16 @@ class Samples:
         if key not in self._paths:
             self.compute(criterion, [gamma], ridge)
         return self._paths[key]
+
+    def gammas_at_once(self) -> int:
+        """Return for how many gammas threads share the work: for one where matrices are large, or memory is short."""
+        sizes = [part.weights.size for part in self.groups]
+        if max(sizes) > FEW_ROWS:
+            return 1
+        n_bytes = 24.0 * sum(
+            float(size) ** 2 for size in sizes
+        )  # kernel matrices, eigenvectors, copies of the base
+        return max(1, min(n_threads(), int(_MEMORY_SHARE * _memory.available() / n_bytes)))
 
     def compute(self, criterion: Criterion, gammas: Sequence[float], ridge: float | None = None) -> None:
         """Compute the paths of several gammas; threads share the eigendecompositions of all of them.
