@@ -13,7 +13,7 @@ from polymargin.codebooks import ecoc, minimal, one_vs_all, one_vs_one
 from polymargin.kernels import RBF, Blend, Laplacian, Linear, Polynomial, resolve_kernel
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.scale.feature_maps import ExplicitMap, LandmarkMap, centred
-from polymargin.scale.landmark_bank import choose_ridge, fit_landmark_bank, row_blocks
+from polymargin.scale.landmark_bank import choose_ridge, fit_landmark_bank
 from polymargin.scale.landmarks import choose_landmarks, pivoted_cholesky
 from polymargin.scale.statistics import ClassStatistics
 
@@ -496,7 +496,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     bank, exact, _, _ = fitted(training_rows(), MIXED, 2.0, keep_statistics=True)
     before = bank.outputs(X, variances=True)
     monkeypatch.setattr(_memory, "BLOCK_BYTES", 3000)
-    assert len(list(row_blocks(N, 12))) > 4
+    assert len(list(_memory.row_blocks(N, 12))) > 4
     after = bank.outputs(X, variances=True)
     assert_allclose(after.margins, before.margins, atol=1e-12)
     assert_allclose(after.variances, before.variances, atol=1e-12)

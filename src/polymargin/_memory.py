@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 #: The unit of memory in messages.
@@ -44,3 +45,10 @@ def require(n_bytes: float, purpose: str, remedy: str) -> None:
 def block_rows(bytes_per_row: float) -> int:
     """Return how many rows make a block of about `BLOCK_BYTES`."""
     return max(1, int(BLOCK_BYTES // max(bytes_per_row, 1.0)))
+
+
+def row_blocks(n_rows: int, n_values: int) -> Iterator[slice]:
+    """Yield slices of rows for which a few matrices of this many values per row fit into a block."""
+    size = block_rows(8.0 * 4 * n_values)
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))

@@ -18,7 +18,6 @@ from polymargin.cluster.leaf_partitions import RowSelection, fit_partitions
 from polymargin.cluster.remote_leaves import RemoteLeafBank
 from polymargin.cluster.workers import worker_memory
 from polymargin.rows import TrainingRows
-from polymargin.scale.feature_maps import row_blocks
 from polymargin.scale.leaves import LeafTraining
 from polymargin.scale.sources import BlockStatistics, FittedLeaf, Sample
 from polymargin.scale.statistics import ClassStatistics
@@ -286,7 +285,7 @@ def _statistics(
     """Return the statistics of a block, some rows at a time: their features take more memory than the rows."""
     _, rows = reader(X, y, weights, start)
     total: ClassStatistics | None = None
-    for some in row_blocks(rows.class_index.size, n_values):
+    for some in _memory.row_blocks(rows.class_index.size, n_values):
         part = of_block(TrainingRows(rows.kernel, rows.X[some], rows.class_index[some], rows.weights[some]))
         total = part if total is None else total.add(part)
     return total

@@ -166,7 +166,7 @@ class LSSVMBank:
             for rows, base in self._base_blocks(X):
                 margins[rows] = self._margins_from_base(base)
             return margins
-        for rows in _blocks(X.shape[0], self.expansion.weights.shape[0]):
+        for rows in _memory.row_blocks(X.shape[0], self.expansion.weights.shape[0]):
             new = X[rows].toarray() if sparse.issparse(X) else X[rows]
             margins[rows] = self.expansion.at(self.kernel.features(new, self.expansion.unit))
         return margins
@@ -226,7 +226,7 @@ class LSSVMBank:
             for gamma, columns in terms:
                 sums[rows, columns] = self.kernel.apply(part, gamma) @ coef[columns].T
 
-        in_threads(add, list(_blocks(n, n)))
+        in_threads(add, list(_memory.row_blocks(n, n)))
         return sums
 
     def outputs(self, X: Any, *, variances: bool) -> Outputs:
@@ -288,7 +288,7 @@ class LSSVMBank:
         )
 
     def _base_blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
-        for rows in _blocks(X.shape[0], self.data.X.shape[0]):
+        for rows in _memory.row_blocks(X.shape[0], self.data.X.shape[0]):
             yield rows, self._base_to_rows(X[rows])
 
     def _margins_from_base(self, base: Array) -> Array:
@@ -320,13 +320,6 @@ class LSSVMBank:
         for group in dichotomy_groups(self.data, self.codebook):
             gram = GroupGram(group, workspace)
             yield from factorised(gram, self.gamma[group.columns], 1.0 / self.C[group.columns], whole=True)
-
-
-def _blocks(n_rows: int, n_values: int) -> Iterator[slice]:
-    """Yield slices of rows for which a few matrices of this many values per row fit into a block of memory."""
-    size = _memory.block_rows(8.0 * 4 * n_values)
-    for start in range(0, n_rows, size):
-        yield slice(start, min(start + size, n_rows))
 
 
 def constant_diagonal(data: TrainingRows) -> float:

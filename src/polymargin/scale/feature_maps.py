@@ -113,7 +113,7 @@ class _OnCPU(ABC):
         ------
         slice
         """
-        return row_blocks(n_rows, self.n_features)
+        return _memory.row_blocks(n_rows, self.n_features)
 
     def statistics(self, rows: TrainingRows, n_classes: int, together: bool) -> ClassStatistics:
         """Return the statistics of the classes among rows.
@@ -354,22 +354,3 @@ def centred(features: LandmarkMap | ExplicitMap, X: Any) -> LandmarkMap | Explic
     LandmarkMap or ExplicitMap
     """
     return replace(features, centre=features.centre + features(X).mean(axis=0))
-
-
-def row_blocks(n_rows: int, n_values: int) -> Iterator[slice]:
-    """Yield slices of rows for which a few matrices of this many values per row fit into a block of memory.
-
-    Parameters
-    ----------
-    n_rows : int
-        The number of rows.
-    n_values : int
-        The values of a row.
-
-    Yields
-    ------
-    slice
-    """
-    size = _memory.block_rows(8.0 * 4 * n_values)
-    for start in range(0, n_rows, size):
-        yield slice(start, min(start + size, n_rows))

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, lapack
 
+from polymargin import _memory
 from polymargin._progress import Count, Progress
 from polymargin.codebooks import Codebook
 from polymargin.machines._gram import DichotomyGroup, dichotomy_groups
 from polymargin.outputs import Outputs
 from polymargin.rows import TrainingRows
 from polymargin.scale._places import ON_CPU, Place
-from polymargin.scale.feature_maps import ExplicitMap, FeatureMap, LandmarkMap, row_blocks
+from polymargin.scale.feature_maps import ExplicitMap, FeatureMap, LandmarkMap
 from polymargin.scale.statistics import ClassStatistics
 from polymargin.selection.evidence import log_evidence
 from polymargin.solvers.leave_out import LeftOut
@@ -433,7 +434,7 @@ def _half_solved(lower: Array, rows: Array) -> Array:
 def _quadratic(lower: Array, rows: Array) -> Array:
     """Return xᵀ(LLᵀ)⁻¹x of every row, shape (n,), in blocks."""
     found = np.empty(len(rows))
-    for some in row_blocks(len(rows), rows.shape[1]):
+    for some in _memory.row_blocks(len(rows), rows.shape[1]):
         half = _half_solved(lower, rows[some])
         found[some] = np.einsum("dn,dn->n", half, half)
     return found
