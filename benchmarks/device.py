@@ -19,9 +19,10 @@ import argparse
 import logging
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -121,17 +122,19 @@ def fit(arguments: argparse.Namespace) -> None:
     warm_up(arguments.device)
     for name in arguments.datasets or ["covtype_15k", "letter", "mnist"]:
         rows = split(name, arguments.rows and arguments.rows[0])
-        model, _, facts = fitted(
-            rows,
-            scale=arguments.scale,
-            device=arguments.device,
-            metric=arguments.metric,
-            kernel=arguments.kernel,
-            coding=arguments.coding,
-            n_jobs=arguments.jobs[-1],
-            verbose=int(arguments.steps),
-        )
-        print(f"{name}, {rows.y.size} rows, {arguments.coding}: {line(facts)}\n  {model.plan_}", flush=True)
+        with parts_measured() as seconds:
+            model, _, facts = fitted(
+                rows,
+                scale=arguments.scale,
+                device=arguments.device,
+                metric=arguments.metric,
+                kernel=arguments.kernel,
+                coding=arguments.coding,
+                n_jobs=arguments.jobs[-1],
+                verbose=int(arguments.steps),
+            )
+        print(f"{name}, {rows.y.size} rows, {arguments.coding}: {line(facts)}\n  {model.plan_}")
+        print(f"  {line(seconds)}", flush=True)
 
 
 def divided(arguments: argparse.Namespace) -> None:
@@ -186,31 +189,52 @@ def torchkm(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def parts_measured() -> Iterator[dict[str, float]]:
-    """Give the seconds of the parts of the fits in this block: search, machines, decoder."""
+    """Give the seconds of the parts of the fits in this block, each without those within it, and their calls."""
     from polymargin.decoders import CoupledSoftmax
+    from polymargin.estimators import _metric
     from polymargin.machines import lssvm_training
     from polymargin.scale import _places
+    from polymargin.scale._on_device import OnDevice
+    from polymargin.selection import leave_one_out
+    from polymargin.selection.samples import Samples
 
     seconds: dict[str, float] = {}
+    within = [0.0]
+    this_thread = threading.get_ident()
 
     def timed(part: str, owner: Any, name: str) -> Any:
         function = getattr(owner, name)
 
         def run(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != this_thread:
+                return function(*args, **kwargs)
             start = time.perf_counter()
+            within.append(0.0)
             try:
                 return function(*args, **kwargs)
             finally:
-                seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - start
+                taken = time.perf_counter() - start
+                seconds[part] = seconds.get(part, 0.0) + taken - within.pop()
+                within[-1] += taken
 
         return patch.object(owner, name, run)
 
-    with (
-        timed("search", lssvm_training, "select_parameters"),
-        timed("machines", _places, "train_together"),
-        timed("decoder", CoupledSoftmax, "cross_fit"),
-        timed("decoder", CoupledSoftmax, "fit"),
-    ):
+    with ExitStack() as stack:
+        for part in (
+            ("search: lattice", Samples, "compute"),
+            ("search: polish", leave_one_out, "_polished"),
+            ("search: the rest", lssvm_training, "select_parameters"),
+            ("machines on the CPU", _places, "train_together"),
+            ("machines on the device", OnDevice, "_train"),
+            ("refinement on the device", OnDevice, "refined"),
+            ("gradients", _metric, "_squared_gradients"),
+            ("margins of other rows", OnDevice, "margins"),
+            ("relevance", _metric, "relevance"),
+            ("decoder", CoupledSoftmax, "cross_fit"),
+            ("decoder", CoupledSoftmax, "fit"),
+            ("the rest", LSSVMClassifier, "fit"),
+        ):
+            stack.enter_context(timed(*part))
         yield seconds
 
 

@@ -10,11 +10,14 @@ import weakref
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
 
 from polymargin import AutoKernelClassifier, LSSVMClassifier
-from polymargin._threads import in_threads, n_threads, threads
+from polymargin._threads import in_threads, n_threads, row_parts, threads
+from polymargin.codebooks import resolve_codebook
+from polymargin.decoders import CoupledSoftmax
+from polymargin.outputs import Outputs
 
 CODE = """
 import os
@@ -155,6 +158,42 @@ np.testing.assert_array_equal(one.predict_proba(X[:50]), two.predict_proba(X[:50
 
 def test_the_number_of_jobs_does_not_show_in_large_matrices():
     subprocess.run([sys.executable, "-c", SAME_BITS], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("coding", ["one-vs-one", "one-vs-all"])
+def test_the_number_of_threads_does_not_show_in_decoders(coding):
+    rng = np.random.default_rng(0)
+    classes = np.repeat(np.arange(16), 800)
+    book = resolve_codebook(coding, 16)
+    margins = book.targets(classes) + 0.5 * rng.normal(size=(classes.size, book.n_columns))
+    outputs = Outputs(margins, "leave_one_out")
+    # There is something to share: more than one part of the rows, of the pairs and of the blocks of a coupling.
+    assert len(row_parts(classes.size // 2, 16 * book.n_columns)) > 1 or coding == "one-vs-all"
+    found = []
+    for number in (1, 3):
+        with threads(number):
+            decoder = CoupledSoftmax().fit(book, outputs, classes)
+            found.append((decoder.cross_log_proba_, decoder.log_proba(Outputs(margins, "new"))))
+    for one, other in zip(*found, strict=True):
+        assert_array_equal(one, other)
+    assert (found[0][1].argmax(axis=1) == classes).mean() > 0.5
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "precomputed"])
+def test_the_number_of_jobs_does_not_show_in_predictions(kernel):
+    X, y = load_digits(return_X_y=True)
+    train, new = slice(0, 300), np.tile(X / 16.0, (20, 1))
+    rows = X[train] / 16.0
+    if kernel == "precomputed":
+        rows, new = rows @ rows.T, new @ rows.T
+    given = {"kernel": kernel, "C": 1.0} | ({"gamma": 0.05} if kernel == "rbf" else {})
+    model = LSSVMClassifier(**given).fit(rows, y[train])
+    alone = model.predict_log_proba(new), model.margins(new)
+    model.set_params(n_jobs=3)
+    for one, other in zip(alone, (model.predict_log_proba(new), model.margins(new)), strict=True):
+        assert_array_equal(one, other)
+    # Rows alone and together: rounding apart.
+    assert_allclose(model.predict_log_proba(new[:1]), alone[0][:1], rtol=0, atol=1e-10)
 
 
 FORK = """

@@ -168,6 +168,8 @@ def count_jobs(n_jobs: int | None) -> int:
 #: Threads share elementwise work on more entries than this, which takes one of them a millisecond or more; to hand it
 #: over takes a tenth of that.
 _WORTH_SHARING = 10**6
+#: The multiplications of a part of a matrix product: a third of a millisecond, ten times what it takes to hand over.
+_PART_OPERATIONS = 1e7
 #: The entries of the rows that are worked on at a time: they stay in the cache.
 ENTRIES = 2**16
 #: The threads that `in_threads` may use here, and how many they are.
@@ -264,6 +266,20 @@ def over_rows(function: Callable[[slice], None], n_rows: int, n_columns: int) ->
         in_threads(work, [starts[first : first + length] for first in range(0, len(starts), length)])
     else:
         work(starts)
+
+
+def row_parts(n_rows: int, operations: float) -> list[slice]:
+    """Return the parts of a matrix's rows that threads may share, given the operations that a row takes.
+
+    They do not depend on the number of threads, so that sums over them are the same for any.
+
+    Examples
+    --------
+    >>> row_parts(1000, 25_000.0)
+    [slice(0, 400, None), slice(400, 800, None), slice(800, 1000, None)]
+    """
+    step = max(1, int(_PART_OPERATIONS / max(operations, 1.0)))
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
 def _at_once(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

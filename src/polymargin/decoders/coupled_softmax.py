@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polymargin._threads import in_threads
+from polymargin._threads import in_threads, row_parts
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted, significant
 from polymargin.decoders.coupling import Coupling
@@ -286,7 +286,11 @@ class CoupledSoftmax(ProbabilisticDecoder):
             # What the first fold has learned is the warm start of the others.
             fits = [learn((folds[0], None))]
             starts = [None, *(fits[0] if start is None else start for start in starts[1:])]
-        fits += in_threads(learn, list(zip(folds, starts, strict=True))[len(fits) :])
+        tasks = list(zip(folds, starts, strict=True))[len(fits) :]
+        # Threads share the folds, or the rows of one after the other if these have more parts.
+        n_coefficients = log_p.shape[1] * folds[0].features.shape[1] if folds else 0
+        by_rows = len(row_parts(class_index.size, n_coefficients)) > len(folds)
+        fits += list(map(learn, tasks)) if by_rows else in_threads(learn, tasks)
         for (_, features, anchor, _, held), fit in zip(folds, fits, strict=True):
             log_p[held] = fit.log_proba(features[held], anchor[held])
         return log_p, fits

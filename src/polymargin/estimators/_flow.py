@@ -6,10 +6,11 @@ data ──► kernel ──► codebook ──► machines ──► outputs �
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,9 +37,23 @@ from polymargin.machines._workspace import SharedWork
 from polymargin.outputs import Outputs
 
 Array = NDArray[Any]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: The parameters in which estimators that share their work may differ.
 _MAY_DIFFER = ("coding", "decoding")
+
+
+def _in_threads(method: Method) -> Method:
+    """Let as many threads as ``n_jobs`` says share the rows of a prediction, as they share the work of a fit."""
+
+    @wraps(method)
+    def run(self: Any, X: Any) -> Any:
+        data = getattr(getattr(self, "bank_", None), "data", None)
+        n_rows = 0 if data is None else data.class_index.size
+        with threads(getattr(self, "n_jobs", None), most_rows=n_rows), blas_threads_for(n_rows or np.inf):
+            return method(self, X)
+
+    return cast(Method, run)
 
 
 def _gives_probabilities(estimator: Any) -> bool:
@@ -185,6 +200,7 @@ class DichotomyClassifier(KernelClassifier):
 
     @same_kind_of_array
     @lazy_on_dask
+    @_in_threads
     def predict(self, X: ArrayLike) -> Array:
         """Return the label of every row: the class of the largest probability, or score where there are none.
 
@@ -203,6 +219,7 @@ class DichotomyClassifier(KernelClassifier):
 
     @same_kind_of_array
     @lazy_on_dask
+    @_in_threads
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the scores of the classes, by which rows can be ranked.
 
@@ -224,6 +241,7 @@ class DichotomyClassifier(KernelClassifier):
     @available_if(_gives_probabilities)
     @same_kind_of_array
     @lazy_on_dask
+    @_in_threads
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities.
 
@@ -264,6 +282,7 @@ class DichotomyClassifier(KernelClassifier):
 
     @same_kind_of_array
     @lazy_on_dask
+    @_in_threads
     def margins(self, X: ArrayLike) -> Array:
         """Return the output of every machine.
 

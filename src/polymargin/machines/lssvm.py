@@ -162,13 +162,21 @@ class LSSVMBank:
             Positive on the side of the classes with codeword bit +1.
         """
         margins = np.empty((X.shape[0], self.intercept.size))
-        if self.expansion is None:
-            for rows, base in self._base_blocks(X):
-                margins[rows] = self._margins_from_base(base)
-            return margins
-        for rows in _memory.row_blocks(X.shape[0], self.expansion.weights.shape[0]):
-            new = X[rows].toarray() if sparse.issparse(X) else X[rows]
-            margins[rows] = self.expansion.at(self.kernel.features(new, self.expansion.unit))
+        expansion = self.expansion
+        if expansion is None:
+            n_values = self.data.X.shape[0]
+            to_rows, _ = self._base_to_rows, self._terms  # computed once, by this thread
+
+            def add(rows: slice) -> None:
+                margins[rows] = self._margins_from_base(to_rows(X[rows]))
+        else:
+            n_values = expansion.weights.shape[0]
+
+            def add(rows: slice) -> None:
+                new = X[rows].toarray() if sparse.issparse(X) else X[rows]
+                margins[rows] = expansion.at(self.kernel.features(new, expansion.unit))
+
+        in_threads(add, list(_memory.row_blocks(X.shape[0], n_values)))
         return margins
 
     def training_margins(self, workspace: Workspace | None = None) -> Array:

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from polymargin._threads import in_threads, row_parts
+
 Array = NDArray[Any]
 
 #: Up to this many coefficients the Hessian is cheaper than conjugate gradients.
@@ -52,6 +54,7 @@ class NewtonSteps:
         self.mass = mass.astype(self.kind, copy=False)
         self.ridge, self.scale_ridge = ridge.astype(self.kind, copy=False), scale_ridge
         self.small = ridge.size <= _LARGEST and A.dtype == np.float64
+        self.parts = row_parts(A.shape[1], ridge.size)
         if self.small:
             self.pairs = _pairs(*ridge.shape)
             self.products = self.A[self.pairs.left] * self.A[self.pairs.right]
@@ -125,20 +128,27 @@ class _Hessian:
 
     def __init__(self, steps: NewtonSteps, P: Array):
         self.A, self.W, self.P, self.weighted = steps.A, steps.W, P, steps.mass * P
-        self.ridge, self.scale_ridge = steps.ridge, steps.scale_ridge
+        self.ridge, self.scale_ridge, self.parts = steps.ridge, steps.scale_ridge, steps.parts
 
     def __call__(self, v: Array) -> Array:
         B = v[:-1].reshape(self.ridge.shape)
-        U = B @ self.A
-        if self.W is not None:
-            U += v[-1] * self.W
-        U -= np.einsum("ki,ki->i", self.P, U)
-        U *= self.weighted
+
+        def of_part(rows: slice) -> tuple[Array, float]:
+            A, W = self.A[:, rows], None if self.W is None else self.W[:, rows]
+            U = B @ A
+            if W is not None:
+                U += v[-1] * W
+            U -= np.einsum("ki,ki->i", self.P[:, rows], U)
+            U *= self.weighted[:, rows]
+            return U @ A.T, 0.0 if W is None else float(np.vdot(W, U))
+
         product = np.empty_like(v)
         inside = product[:-1].reshape(B.shape)
         np.multiply(self.ridge, B, out=inside)
-        inside += U @ self.A.T
-        product[-1] = self.scale_ridge * v[-1] + (0.0 if self.W is None else np.vdot(self.W, U))
+        product[-1] = self.scale_ridge * v[-1]
+        for of_coefficients, of_scale in in_threads(of_part, self.parts):
+            inside += of_coefficients
+            product[-1] += of_scale
         return product
 
 
@@ -147,8 +157,14 @@ class _SharedInverse:
 
     def __init__(self, steps: NewtonSteps, P: Array):
         variances = steps.mass * (P - P * P).mean(axis=0)
-        rows = np.sqrt(np.maximum(variances, 0.0)) * steps.A
-        mean = rows @ rows.T
+        roots = np.sqrt(np.maximum(variances, 0.0))
+
+        def product(rows: slice) -> Array:
+            scaled = roots[rows] * steps.A[:, rows]
+            return scaled @ scaled.T
+
+        first, *others = in_threads(product, steps.parts)
+        mean = sum(others, first)
         diagonal = np.diag_indices_from(mean)
         mean[diagonal] += steps.ridge.mean(axis=0)
         # Features that are constant, repeated or more than the rows leave directions without curvature.

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
+from polymargin._threads import in_threads
 from polymargin.solvers.line_search import backtrack_rows, rounding_of
 
 Array = NDArray[Any]
@@ -97,7 +98,8 @@ def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Arra
         weights = weights[above]
     p = np.empty((r.shape[0], n_classes))
     block = max(1, _BLOCK // n_classes**2)
-    for first in range(0, len(r), block):
+
+    def of_block(first: int) -> None:
         part = r[first : first + block].clip(CLIP, 1.0 - CLIP)
         if method == "ht":
             p[first : first + block] = _hastie_tibshirani(part, n_classes, weights)
@@ -105,6 +107,8 @@ def couple(r: Array, method: str = "wlw2", weights: Array | None = None) -> Arra
             # Without what rounding leaves below zero.
             found = np.maximum(METHODS[method](part, n_classes), 0.0)
             p[first : first + block] = found / found.sum(axis=1, keepdims=True)
+
+    in_threads(of_block, range(0, len(r), block))
     return p
 
 
@@ -271,11 +275,13 @@ def bradley_terry(r: Array, matrix: Array, weights: Array | None = None, prior: 
     n_l = np.ones(n_columns) if weights is None else np.asarray(weights, dtype=np.float64)
     sides = _Sides(matrix, n_l / n_l.mean(), prior)
     p = np.empty((len(r), n_classes))
-    unfinished = 0
     block = max(1, _BLOCK // (n_classes * (n_columns + n_classes)))
-    for first in range(0, len(r), block):
+
+    def of_block(first: int) -> int:
         p[first : first + block], left = sides.solve(r[first : first + block])
-        unfinished += left
+        return left
+
+    unfinished = sum(in_threads(of_block, range(0, len(r), block)))
     if unfinished:
         warnings.warn(
             f"the class probabilities of {unfinished} of {len(r)} rows still moved after {MAX_ITER} steps",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin._threads import in_threads, row_parts
 from polymargin.solvers.line_search import backtrack_rows, rounding_of
 
 Array = NDArray[Any]
@@ -19,6 +20,8 @@ Array = NDArray[Any]
 _MAX_ITER = 100
 #: The gradient, per unit of weight and on standardised margins, at which a fit ends.
 _TOL = 1e-9
+#: What a row takes in a fit, in multiplications of a matrix product, roughly: some ten steps of some thirty operations.
+_OPERATIONS = 300.0
 #: Exponents are clipped at this value: larger ones overflow, or nearly so.
 _LARGEST_EXPONENT = 700.0
 
@@ -131,14 +134,19 @@ def fit_sigmoids(
     """
     weights = np.ones(margins.shape[0]) if sample_weight is None else np.asarray(sample_weight, np.float64)
     z, positive, w = rows_used(np.asarray(margins, dtype=np.float64), signs, weights)
-    slope, intercept, norm = _fit(z, positive, w, smoothing)
-    falling = np.flatnonzero(slope < 0.0) if increasing else np.empty(0, dtype=int)
-    if falling.size:
-        silent = np.zeros((falling.size, z.shape[1]))
-        slope[falling], intercept[falling], norm[falling] = _fit(
-            silent, positive[falling], w[falling], smoothing
-        )
-    return Sigmoids(slope, intercept, norm)
+
+    def of_columns(some: slice) -> tuple[Array, Array, Array]:
+        slope, intercept, norm = _fit(z[some], positive[some], w[some], smoothing)
+        falling = np.flatnonzero(slope < 0.0) if increasing else np.empty(0, dtype=int)
+        if falling.size:
+            silent = np.zeros((falling.size, z.shape[1]))
+            slope[falling], intercept[falling], norm[falling] = _fit(
+                silent, positive[some][falling], w[some][falling], smoothing
+            )
+        return slope, intercept, norm
+
+    parts = in_threads(of_columns, row_parts(z.shape[0], _OPERATIONS * z.shape[1]))
+    return Sigmoids(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def rows_used(margins: Array, signs: Array, weights: Array) -> tuple[Array, Array, Array]:

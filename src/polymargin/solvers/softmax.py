@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin._threads import in_threads
 from polymargin.solvers._softmax_steps import NewtonSteps
 from polymargin.solvers.line_search import backtrack
 from polymargin.solvers.status import Status
@@ -406,9 +407,15 @@ class _Problem:
 
     def logits(self, theta: Array) -> Array:
         """Return the logits without the offset, which are linear in θ, shape (K, n)."""
-        logits = theta[:-1].reshape(self.ridge.shape).astype(self.kind, copy=False) @ self.A
-        if self.W is not None:
-            logits += self.kind.type(theta[-1]) * self.W
+        B = theta[:-1].reshape(self.ridge.shape).astype(self.kind, copy=False)
+        logits = np.empty((B.shape[0], self.A.shape[1]), self.kind)
+
+        def of_part(rows: slice) -> None:
+            np.matmul(B, self.A[:, rows], out=logits[:, rows])
+            if self.W is not None:
+                logits[:, rows] += self.kind.type(theta[-1]) * self.W[:, rows]
+
+        in_threads(of_part, self.step.parts)
         return logits
 
     def value(self, theta: Array, logits: Array) -> tuple[float, Array]:
@@ -431,7 +438,8 @@ class _Problem:
         gradient = np.empty(theta.size)
         B = gradient[:-1].reshape(self.ridge.shape)  # a view
         np.multiply(self.ridge, theta[:-1].reshape(self.ridge.shape), out=B)
-        B += residuals @ self.A.T
+        for part in in_threads(lambda rows: residuals[:, rows] @ self.A[:, rows].T, self.step.parts):
+            B += part
         scale_gradient = 0.0 if self.W is None else float(np.vdot(self.W, residuals))
         gradient[-1] = scale_gradient + self.scale_ridge * (theta[-1] - self.anchor_unit)
         largest = max((np.abs(B).max(axis=0) / self.rest).max(), abs(gradient[-1]) / self.anchor_rest)
