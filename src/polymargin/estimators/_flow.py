@@ -43,8 +43,18 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 _MAY_DIFFER = ("coding", "decoding")
 
 
-def _in_threads(method: Method) -> Method:
-    """Let as many threads as ``n_jobs`` says share the rows of a prediction, as they share the work of a fit."""
+def in_own_threads(method: Method) -> Method:
+    """Let as many threads as ``n_jobs`` says share the rows of a prediction, as they share the work of a fit.
+
+    Parameters
+    ----------
+    method : callable (self, X) -> ndarray
+        A method of an estimator.
+
+    Returns
+    -------
+    callable
+    """
 
     @wraps(method)
     def run(self: Any, X: Any) -> Any:
@@ -200,7 +210,7 @@ class DichotomyClassifier(KernelClassifier):
 
     @same_kind_of_array
     @lazy_on_dask
-    @_in_threads
+    @in_own_threads
     def predict(self, X: ArrayLike) -> Array:
         """Return the label of every row: the class of the largest probability, or score where there are none.
 
@@ -219,7 +229,7 @@ class DichotomyClassifier(KernelClassifier):
 
     @same_kind_of_array
     @lazy_on_dask
-    @_in_threads
+    @in_own_threads
     def decision_function(self, X: ArrayLike) -> Array:
         """Return the scores of the classes, by which rows can be ranked.
 
@@ -241,7 +251,7 @@ class DichotomyClassifier(KernelClassifier):
     @available_if(_gives_probabilities)
     @same_kind_of_array
     @lazy_on_dask
-    @_in_threads
+    @in_own_threads
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities.
 
@@ -282,7 +292,7 @@ class DichotomyClassifier(KernelClassifier):
 
     @same_kind_of_array
     @lazy_on_dask
-    @_in_threads
+    @in_own_threads
     def margins(self, X: ArrayLike) -> Array:
         """Return the output of every machine.
 

@@ -26,6 +26,7 @@ from polymargin.estimators._arrays import device_name, same_kind_of_array, to_nu
 from polymargin.estimators._base import ProbabilisticMixin
 from polymargin.estimators._dask import GatherMixin, fit_on_cluster, lazy_on_dask
 from polymargin.estimators._decisions import DecisionsMixin
+from polymargin.estimators._flow import in_own_threads
 from polymargin.estimators._members import (
     Prior,
     fit_by_folds,
@@ -110,7 +111,8 @@ class AutoKernelClassifier(
         else 0, …, K−1. With labels in y, None, or the labels that y has.
     n_jobs : int or None, default=None
         The number of members fitted in parallel with joblib, whose backend is set with ``joblib.parallel_config``. The
-        result does not depend on it. With many rows, members are fitted one after the other, and BLAS uses the threads.
+        result does not depend on it. With many rows, members are fitted one after the other, and each uses as many
+        threads. Predictions use them, too.
     verbose : int, default=0
         Whether ``fit`` shows its progress.
     random_state : int, RandomState instance or None, default=None
@@ -379,6 +381,7 @@ class AutoKernelClassifier(
 
     @same_kind_of_array
     @lazy_on_dask
+    @in_own_threads
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Return the logarithms of the class probabilities.
 

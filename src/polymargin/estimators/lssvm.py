@@ -139,8 +139,8 @@ default="one-vs-one"
         else 0, …, K−1. With labels in y, None, or the labels that y has.
     n_jobs : int or None, default=None
         The number of candidate kernels fitted in parallel with joblib, whose backend is set with
-        ``joblib.parallel_config``, and of threads for groups of rows. With many rows, BLAS uses the threads instead.
-        The result does not depend on it.
+        ``joblib.parallel_config``, and of threads that share groups of rows, parts of large matrices and the rows of
+        predictions. The result does not depend on it.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, if stderr is not a terminal,
         occasional messages of the logger "polymargin" at level INFO.

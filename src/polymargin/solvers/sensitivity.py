@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from polymargin._threads import in_threads
 from polymargin.kernels import Kernel
 
 __all__ = ["swap_effects"]
@@ -67,11 +68,12 @@ def swap_effects(
     effects = np.empty((coefficients.shape[1], X.shape[1]))
     gammas = {float(value): np.flatnonzero(gamma == value) for value in np.unique(gamma)}
     before = {value: _values(kernel, whole, value) for value in gammas}
-    for j in range(X.shape[1]):
+
+    def replace_column(j: int) -> None:
         changed = replacements[:, j] != Z[:, j]
         effects[:, j] = 0.0
         if not changed.any():
-            continue
+            return
         old, new, x = Z[changed, j, np.newaxis], replacements[changed, j, np.newaxis], X[:, j]
         parts = [
             matrix[changed] + _change(kind, old, new, x, centre[j])
@@ -83,6 +85,8 @@ def swap_effects(
             effects[machines, j] = 0.5 * np.einsum(
                 "ml,ml->l", np.square(change), weights[changed][:, machines]
             )
+
+    in_threads(replace_column, range(X.shape[1]))
     return effects / weights.sum(axis=0)[:, np.newaxis]
 
 
