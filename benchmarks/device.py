@@ -71,7 +71,8 @@ def split(name: str, n_rows: int | None) -> Split:
 def warm_up(device: str | None) -> None:
     """Fit a few rows: what is loaded and compiled once is no part of a measurement."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(600, 20)), rng.integers(0, 3, 600)
+    n_rows = 600 if device is None else 5000  # fewer rows are not worth a device
+    X, y = rng.normal(size=(n_rows, 20)), rng.integers(0, 3, n_rows)
     for metric in (None, "learned"):
         LSSVMClassifier(scale="exact", device=device, metric=metric).fit(X, y).predict_proba(X)
 
