@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import polymargin
 from polymargin import AutoKernelClassifier, LSSVMClassifier, tables
-from polymargin.cli import app
+from polymargin.cli import _streaming, app
 from polymargin.cli._streaming import Task, begun, fit_stream, is_large, parse_memory, settings_for
 from polymargin.datasets.generators import generators
 from polymargin.kernels import Linear
@@ -502,6 +502,26 @@ def test_sizes_follow_memory():
     tiny = settings_for(1e8, 2, 1)
     assert tiny.leaf_rows >= 200
     assert tiny.sample_rows >= 500
+
+
+def test_fits_in_memory_keep_the_bound(csv, tmp_path):
+    bounded = task(csv, tmp_path, memory=5e8, classifier=classifier(scaling=None)).limited().scaling
+    assert bounded.memory == 5e8
+    assert bounded.exact_operations == ScaleSettings().exact_operations
+    assert bounded.decoder_rows < ScaleSettings().decoder_rows
+    assert bounded.leaf_rows < 1500
+    assert task(csv, tmp_path, classifier=classifier(scaling=None)).limited().scaling is None
+
+
+def test_an_interrupted_fit_says_how_to_go_on(csv, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_streaming, "_streamed", interrupted)
+    found = run("fit", csv, "--model", "ls-svm", "--stream", "-o", tmp_path / "a.model")
+    assert found.exit_code == 130
+    said = " ".join(found.stderr.split())
+    assert f"interrupted: the same command goes on with the parts in {tmp_path / 'a.model.work'}" in said
 
 
 def test_large_tables_stream(csv, tmp_path):

@@ -13,10 +13,21 @@ from rich.console import Console
 
 from polymargin._output import is_replaced, unwritable
 
-__all__ = ["USAGE", "check_outputs", "counted", "errors", "fail", "note", "reported", "results"]
+__all__ = [
+    "INTERRUPTED",
+    "USAGE",
+    "check_outputs",
+    "counted",
+    "errors",
+    "fail",
+    "note",
+    "reported",
+    "results",
+]
 
-#: The exit status of a command that was called wrongly.
+#: The exit status of a command that was called wrongly, and of one that was interrupted.
 USAGE = 2
+INTERRUPTED = 130
 _PIPED_WIDTH = 200  # a pipe has no width of its own: do not wrap what a file can hold
 
 
@@ -99,9 +110,11 @@ def _same_file(path: Path, other: Path) -> bool:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn what users can do something about into one line: wrong input, no file, no memory, no library."""
+    """Turn what users can do something about into one line: wrong input, no file, no memory, no library, Ctrl-C."""
     try:
         yield
+    except KeyboardInterrupt as interrupt:
+        fail(str(interrupt) or "interrupted", INTERRUPTED)
     except FileNotFoundError as error:
         fail(f"no file {error.filename}" if error.filename else str(error), USAGE)
     except OSError as error:

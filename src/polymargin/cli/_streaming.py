@@ -130,11 +130,15 @@ class Task:
         }
 
     def limited(self) -> Any:
-        """Return the classifier for rows in memory: with the bound on its memory, if there is one."""
+        """Return the classifier for rows in memory: with sizes for the bound on its memory, if there is one."""
         if self.memory is not None and hasattr(self.classifier, "scaling"):
+            from joblib import effective_n_jobs
+
             from polymargin.scale import ScaleSettings
 
-            self.classifier.set_params(scaling=ScaleSettings(memory=self.memory))
+            sizes = settings_for(self.memory, 1, effective_n_jobs(self.classifier.n_jobs))
+            exact = ScaleSettings().exact_operations  # which memory bounds, too
+            self.classifier.set_params(scaling=replace(sizes, exact_operations=exact, memory=self.memory))
         return self.classifier
 
 
@@ -237,6 +241,11 @@ def fit_stream(task: Task, scan: Scan | None = None, n_jobs: int | None = None, 
         if folder.resumed:
             note(f"going on with the fit whose parts are in {folder.path}")
         return _streamed(task, folder, scan, _n_jobs(task.bound) if n_jobs is None else n_jobs, options)
+    except KeyboardInterrupt:
+        folder.close()
+        raise KeyboardInterrupt(
+            f"interrupted: the same command goes on with the parts in {folder.path}"
+        ) from None
     except BaseException:
         folder.close()
         raise

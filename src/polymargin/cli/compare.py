@@ -17,7 +17,17 @@ from rich.table import Table
 from polymargin import codebooks
 from polymargin.cli._cache import cache_folder
 from polymargin.cli._completion import data_files, one_of
-from polymargin.cli._console import USAGE, check_outputs, counted, errors, fail, note, reported, results
+from polymargin.cli._console import (
+    INTERRUPTED,
+    USAGE,
+    check_outputs,
+    counted,
+    errors,
+    fail,
+    note,
+    reported,
+    results,
+)
 from polymargin.cli._data import files_read, load_examples, names_file
 from polymargin.cli._models import DECODINGS, KERNELS
 from polymargin.cli._progress import show_progress
@@ -40,7 +50,6 @@ if TYPE_CHECKING:  # importing them at run time would make every command slow to
 
 __all__ = ["command"]
 
-_INTERRUPTED = 130
 _DEFAULT_MACHINES = ("auto", "ls-svm", "svc", "random-forest", "baseline")
 _WITH_KERNEL = {"ls-svm", "svm", "posterior-svm"}
 #: Machines that are tuned in folds by scikit-learn, and the rows of every class that this needs.
@@ -334,7 +343,7 @@ def _run(comparison: RepeatedComparison, folder: Path, jobs: int, *, fresh: bool
                 progress=progress,
             )
     except RunInterrupted as interrupt:
-        fail(str(interrupt), _INTERRUPTED)
+        fail(str(interrupt), INTERRUPTED)
     except FolderBusy:
         fail("the same comparison is running already; wait for it, or choose another folder with --journal")
     except JournalDamaged:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polymargin.cli._comparison_table import print_comparison
-from polymargin.cli._console import errors, fail, results
+from polymargin.cli._console import INTERRUPTED, USAGE, errors, fail, results
 from polymargin.cli._progress import show_progress
 from polymargin.papers import PAPERS, available, fast_tables, tables
 from polymargin.reproduction import (
@@ -33,9 +33,6 @@ from polymargin.reproduction import (
 )
 
 __all__ = ["command"]
-
-_INTERRUPTED = 130
-_USAGE = 2
 
 
 def command(
@@ -80,9 +77,9 @@ def command(
         _list(paper)
         return
     if jobs < 1 and jobs != -1:
-        fail(f"--jobs must be -1 or a number of processes, not {jobs}", _USAGE)
+        fail(f"--jobs must be -1 or a number of processes, not {jobs}", USAGE)
     if paper is None:
-        fail(f"say which paper: {', '.join(available())}", _USAGE)
+        fail(f"say which paper: {', '.join(available())}", USAGE)
     experiments = _experiments(paper, table, fast=fast)
     folder = results_dir or Path("polymargin-results") / paper
     if figure:
@@ -117,24 +114,24 @@ def _list(paper: str | None) -> None:
             for number, draw in _figures(name).items():
                 typer.echo(f"  --figure {number}  {(draw.__doc__ or '').partition(chr(10))[0]}")
     except ReproductionError as error:
-        fail(str(error), _USAGE)
+        fail(str(error), USAGE)
 
 
 def _experiments(paper: str, wanted: list[str] | None, *, fast: bool) -> dict[str, Experiment]:
     try:
         found = tables(paper)
     except ReproductionError as error:
-        fail(str(error), _USAGE)
+        fail(str(error), USAGE)
     for number in wanted or ():
         if number not in found:
-            fail(f"{paper} has no table {number!r} here; available: {', '.join(found)}", _USAGE)
+            fail(f"{paper} has no table {number!r} here; available: {', '.join(found)}", USAGE)
     if fast:
         found = fast_tables(paper)
         if not found:
-            fail(f"{paper} has no fast protocol: leave --fast out", _USAGE)
+            fail(f"{paper} has no fast protocol: leave --fast out", USAGE)
         for number in wanted or ():
             if number not in found:
-                fail(f"table {number} of {paper} has no fast protocol, only {', '.join(found)} have", _USAGE)
+                fail(f"table {number} of {paper} has no fast protocol, only {', '.join(found)} have", USAGE)
     return {number: found[number]() for number in wanted or found}
 
 
@@ -148,7 +145,7 @@ def _draw(paper: str, wanted: list[str], folder: Path) -> None:
     known = _figures(paper)
     for number in wanted:
         if number not in known:
-            fail(f"{paper} has no figure {number!r} here; available: {', '.join(known) or 'none'}", _USAGE)
+            fail(f"{paper} has no figure {number!r} here; available: {', '.join(known) or 'none'}", USAGE)
     for number in wanted:
         try:
             typer.echo(known[number](folder / f"{paper}-figure{number}.png"))
@@ -167,7 +164,7 @@ def _chooser(experiments: dict[str, Experiment], datasets: list[str] | None) -> 
     known = dict.fromkeys(job["dataset"] for experiment in experiments.values() for job in experiment.jobs())
     for dataset in datasets:
         if dataset not in known:
-            fail(f"no dataset {dataset!r} in these tables; available: {', '.join(known)}", _USAGE)
+            fail(f"no dataset {dataset!r} in these tables; available: {', '.join(known)}", USAGE)
     return lambda job: job["dataset"] in datasets
 
 
@@ -188,7 +185,7 @@ def _run(
                 experiment, folder, n_jobs=jobs, only=chosen, restart=restart, progress=progress
             )
     except RunInterrupted as interrupt:
-        fail(str(interrupt), _INTERRUPTED)
+        fail(str(interrupt), INTERRUPTED)
     except ReproductionError as error:
         fail(str(error))
     except OSError as error:
