@@ -180,7 +180,8 @@ def test_interruption_leaves_no_file(folder, tmp_path, monkeypatch):
     result = run(
         folder / "m.skops", folder / "t.csv", "-o", tmp_path / "o.csv", "--chunk-rows", 10, "--no-proba"
     )
-    assert result.exit_code != 0
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "polymargin: interrupted"
     assert calls == [10, 10, 10]
     assert os.listdir(tmp_path) == []
 
@@ -308,6 +309,31 @@ def test_decisions(folder, frame, tmp_path):
     assert [json.loads(line)["decision"] for line in result.stdout.splitlines()] == [
         name or "früh fragen" for name in decided
     ]
+
+
+def test_decisions_are_scored(folder, frame, tmp_path):
+    proba = np.load(folder / "proba.npy")
+    truth = np.searchsorted(CLASSES, frame["kind"])
+    scored = (folder / "m.skops", folder / "t.csv", "--score", "-o", tmp_path / "o.csv", "--chunk-rows", 40)
+    result = run(*scored, "--reject", 0.9, "--json")
+    given, best = proba.max(axis=1) >= 0.9, proba.argmax(axis=1)
+    found = json.loads(result.stdout)
+    assert found["answered"] == given.mean()
+    assert found["accuracy_of_answers"] == (best == truth)[given].mean()
+    said = run(*scored, "--reject", 0.9).stdout
+    assert f"answers to {given.mean():.2%} of the rows, of which" in " ".join(said.split())
+    assert json.loads(run(*scored, "--reject", 1.0, "--json").stdout)["accuracy_of_answers"] is None
+    values = np.column_stack([10.0 * np.triu(np.ones((3, 3)), 1) + np.tril(np.ones((3, 3)), -1), [0.5] * 3])
+    costs = pd.DataFrame(values, index=CLASSES, columns=[*CLASSES, "ask"])
+    costs.iloc[::-1, ::-1].to_csv(tmp_path / "costs.csv")
+    found = json.loads(run(*scored, "--costs", tmp_path / "costs.csv", "--json").stdout)
+    assert_allclose(found["mean_cost"], values[truth, (proba @ values).argmin(axis=1)].mean())
+    assert_allclose(found["mean_cost_of_labels"], values[truth, best].mean())
+    assert "mean cost of the decisions" in run(*scored, "--costs", tmp_path / "costs.csv").stdout
+    costs[[CLASSES[0], "ask"]].to_csv(tmp_path / "costs.csv")  # not all classes can be decided for
+    found = json.loads(run(*scored, "--costs", tmp_path / "costs.csv", "--json").stdout)
+    assert "mean_cost" in found
+    assert "mean_cost_of_labels" not in found
 
 
 @pytest.mark.parametrize(

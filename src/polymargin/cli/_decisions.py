@@ -80,6 +80,35 @@ class DecisionColumns:
         assert log_proba is not None
         return prediction_sets(log_proba, self._thresholds)
 
+    def scores(self, log_proba: Array | None, truth: Array) -> dict[str, float]:
+        """Return sums over rows with known classes, by which decisions are judged.
+
+        With costs the costs of the decisions, and of the most probable classes where these can be decided for; with a
+        reject the rows that have an answer, and those of them whose answer is right.
+
+        Parameters
+        ----------
+        log_proba : ndarray of shape (n, K) or None
+            Log-probabilities.
+        truth : ndarray of int, shape (n,)
+            The true classes.
+        """
+        from polymargin.decisions import least_cost
+
+        if log_proba is None or (self._costs is None and self._reject is None):
+            return {}
+        proba, best = np.exp(log_proba), log_proba.argmax(axis=1)
+        if self._costs is None:
+            given = proba.max(axis=1) >= self._reject
+            return {"answered": float(given.sum()), "right": float((best == truth)[given].sum())}
+        values = self._costs.values
+        found = {"cost": float(values[truth, least_cost(proba, self._costs)].sum())}
+        column = {k: place for place, k in enumerate(self._costs.class_of.tolist()) if k >= 0}
+        if len(column) == proba.shape[1]:
+            of_best = np.array([column[k] for k in range(proba.shape[1])])[best]
+            found["cost_of_labels"] = float(values[truth, of_best].sum())
+        return found
+
     def columns(self, log_proba: Array | None, sets: Array | None) -> Iterator[Any]:
         """Yield the columns, in the order of their names."""
         import pyarrow as pa

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,7 +167,7 @@ def _predict_all(
             write(layout.batch(batch.cells, best, log_proba, sets))
             tally.n_rows += len(best)
             if target is not None:
-                tally.add(model.classes_, batch.cells.column(target), best, log_proba, sets)
+                tally.add(model.classes_, batch.cells.column(target), best, log_proba, sets, layout.decisions)
             progress(tally.n_rows, batch.share)
     if tally.n_rows == 0:
         raise ValueError(f"{table.path.name} has no rows")
@@ -275,9 +275,16 @@ class _Tally:
     has_proba: bool = True
     n_covered: int = 0
     set_sizes: int | None = None
+    decided: dict[str, float] = field(default_factory=dict)
 
     def add(
-        self, classes: Array, labels: pa.Array, best: Array, log_proba: Array | None, sets: Array | None
+        self,
+        classes: Array,
+        labels: pa.Array,
+        best: Array,
+        log_proba: Array | None,
+        sets: Array | None,
+        decisions: DecisionColumns,
     ) -> None:
         from polymargin.tables import class_indices, label_texts
 
@@ -288,6 +295,8 @@ class _Tally:
         self.has_proba = log_proba is not None
         if log_proba is not None:
             self.log_loss -= float(log_proba[known, truth[known]].sum())
+            for name, value in decisions.scores(log_proba[known], truth[known]).items():
+                self.decided[name] = self.decided.get(name, 0.0) + value
         if sets is not None:
             self.n_covered += int(sets[known, truth[known]].sum())
             self.set_sizes = (self.set_sizes or 0) + int(sets[known].sum())
@@ -306,6 +315,18 @@ def _print_score(tally: _Tally, as_json: bool, *, to_stdout: bool) -> None:
         document["coverage"] = tally.n_covered / tally.n_scored
         document["mean_set_size"] = tally.set_sizes / tally.n_scored
         line += f", coverage {document['coverage']:.2%} by sets of {document['mean_set_size']:.2f} classes on average"
+    if "cost" in tally.decided:
+        document["mean_cost"] = tally.decided["cost"] / tally.n_scored
+        line += f", mean cost of the decisions {document['mean_cost']:.4g}"
+    if "cost_of_labels" in tally.decided:
+        document["mean_cost_of_labels"] = tally.decided["cost_of_labels"] / tally.n_scored
+        line += f" (of the most probable classes: {document['mean_cost_of_labels']:.4g})"
+    if "answered" in tally.decided:
+        answered = tally.decided["answered"]
+        document["answered"] = answered / tally.n_scored
+        document["accuracy_of_answers"] = tally.decided["right"] / answered if answered else None
+        line += f", answers to {document['answered']:.2%} of the rows"
+        line += f", of which {tally.decided['right'] / answered:.2%} are right" if answered else ""
     if left_out:
         document["rows_without_known_label"] = left_out
         note(f"{left_out} rows have no label that the model knows and are not scored")
