@@ -383,8 +383,10 @@ def test_class_weights_are_weights_of_the_rows(class_weight, soft):
 
 
 def test_class_weights_of_unknown_classes_are_refused():
-    with pytest.raises(ValueError, match="class_weight names"):
+    with pytest.raises(ValueError, match=r"class_weight names \['a'\], which are not"):
         AutoKernelClassifier(two_members(), class_weight={"a": 2.0}).fit(X, Y)
+    with pytest.raises(ValueError, match=r"class_weight names \[7\], which are not"):
+        AutoKernelClassifier(two_members(), class_weight={7: 2.0}).fit(X, Y)
 
 
 def test_the_order_of_the_rows_does_not_matter():

@@ -1,6 +1,7 @@
 """What cannot work is refused at once, and the message says why and what to do."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
@@ -54,6 +55,16 @@ def test_shapes():
     refused("0 sample", X=X[:0], Y=Y[:0])
     refused("minimum of 2 is required", X=X[:1], Y=Y[:1])
     refused("could not convert string to float", X=np.full((30, 2), "a"))
+
+
+def test_frames_of_texts_and_gaps_are_told_of_prepare():
+    for column in (["a", "b"] * 15, [None, 1.0] * 15):
+        with pytest.raises(ValueError) as caught:
+            LSSVMClassifier().fit(pd.DataFrame({"u": X[:, 0], "v": column}), Y)
+        assert "make_pipeline(polymargin.prepare(frame), classifier)" in caught.value.__notes__[0]
+    with pytest.raises(ValueError, match="NaN") as caught:
+        LSSVMClassifier().fit(np.where(X > 0, np.nan, X), Y)
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_new_rows_must_look_like_the_training_rows():

@@ -389,6 +389,11 @@ def test_gonen_table_three():
         assert data.X.dtype == np.float64
 
 
+def test_names_that_are_unlike_any_are_no_guesses():
+    with pytest.raises(ValueError, match=r"no dataset 'qqqq'. Known: balance, "):
+        load("qqqq")
+
+
 def test_load_for_errors():
     with pytest.raises(ValueError, match=r"no paper 'nobody'.*vangestel2002"):
         load_for("nobody", "wine")

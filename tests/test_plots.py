@@ -12,6 +12,7 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Perceptron
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -127,6 +128,16 @@ def test_reliability_of_the_training_rows_is_honest(model, data):
     curve = display.curves[0].curve
     assert curve.share @ curve.observed == pytest.approx(right)
     assert right < model.score(*data) or right < 1.0
+
+
+def test_reliability_of_the_best_model_of_a_search(data):
+    search = GridSearchCV(
+        make_pipeline(LSSVMClassifier(kernel="rbf")), {"lssvmclassifier__class_weight": [None]}
+    )
+    search.fit(*data)
+    found = ReliabilityDisplay.from_estimator(search).curves[0]
+    honest = np.exp(search.best_estimator_[-1].loo_log_proba_)
+    np.testing.assert_array_equal(found.probabilities, honest.max(axis=1))
 
 
 def test_weights_count_like_copies(model, new):

@@ -168,7 +168,10 @@ def test_unknown_values_missing_columns_and_another_order(frame):
     assert_array_equal(prepared.transform(same.assign(**{"number of a kind": resized(1, 2, 10)})), X)
     with pytest.raises(ValueError, match="no column 'dollars'"):
         prepared.transform(frame.drop(columns="dollars"))
-    with pytest.raises(ValueError, match=r"row 2: 'many' in the column 'int', which holds numbers"):
+    with pytest.raises(
+        ValueError,
+        match=r"row 1 \(counted from 0\): 'many' in the column 'int', which holds numbers; correct it",
+    ):
         prepared.transform(frame.assign(int=resized("1", "many")))
     with pytest.raises(ValueError, match="'tomorrow' in the column 'day in words' is no date"):
         prepared.transform(frame.assign(**{"day in words": "tomorrow"}))

@@ -121,8 +121,9 @@ def data_files(name: str) -> list[Path]:
 def _known(name: str) -> Known:
     if name in CATALOG:
         return CATALOG[name]
-    close = get_close_matches(name, CATALOG, n=3) or names()
-    raise ValueError(f"There is no dataset {name!r}. Did you mean: {', '.join(close)}?")
+    close = get_close_matches(name, CATALOG, n=3)
+    known = f"Did you mean: {', '.join(close)}?" if close else f"Known: {', '.join(names())}."
+    raise ValueError(f"There is no dataset {name!r}. {known}")
 
 
 def _find(known: Known, download: bool) -> Dataset:

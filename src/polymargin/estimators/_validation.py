@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -125,13 +127,15 @@ def check_rows(
             "AutoKernelClassifier"
         )
     if soft:
-        X = validate_data(estimator, X, **accepted)
+        with _advising_of_frames(X):
+            X = validate_data(estimator, X, **accepted)
         probabilities, classes = check_soft_labels(y, X.shape[0], named)
         # Ties go to the class that is more probable over all rows, so that the names of the classes do not matter.
         class_index = (probabilities + 1e-9 * probabilities.mean(axis=0)).argmax(axis=1)
     else:
         check_labels(y)
-        X, y = validate_data(estimator, X, y, **accepted)
+        with _advising_of_frames(X):
+            X, y = validate_data(estimator, X, y, **accepted)
         check_classification_targets(y)
         classes, class_index = np.unique(y, return_inverse=True)
         if named is not None:
@@ -253,7 +257,7 @@ def class_factors(class_weight: Any, classes: Array, counts: Array) -> Array:
         unknown = set(given) - set(classes.tolist())
         if unknown:
             raise ValueError(
-                f"class_weight names {sorted(map(str, unknown))}, which are not among the classes {classes.tolist()}"
+                f"class_weight names {sorted(unknown, key=str)}, which are not among the classes {classes.tolist()}"
             )
         try:
             factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
@@ -269,6 +273,21 @@ def class_factors(class_weight: Any, classes: Array, counts: Array) -> Array:
             "class that is not to count"
         )
     return factors
+
+
+@contextmanager
+def _advising_of_frames(X: Any) -> Iterator[None]:
+    """Add to an error about texts or missing values in a frame what makes numbers of them."""
+    try:
+        yield
+    except ValueError as error:
+        # scikit-learn's checks of estimators read the message, so that it stays as it is.
+        if hasattr(X, "columns") and any(sign in str(error) for sign in ("could not convert", "NaN")):
+            error.add_note(
+                "polymargin.prepare(frame) is a first step of a pipeline, which makes features of texts, dates and "
+                "missing values: make_pipeline(polymargin.prepare(frame), classifier)"
+            )
+        raise
 
 
 def _group_numbers(groups: Any, n_rows: int) -> Array:

@@ -47,11 +47,11 @@ class HonestRows:
 
 
 def honest_rows(estimator: Any) -> HonestRows:
-    """Return the leave-one-out probabilities of an estimator, or of the last step of a Pipeline.
+    """Return the leave-one-out probabilities of an estimator, of the last step of a Pipeline, or of a search's best.
 
     Parameters
     ----------
-    estimator : LSSVMClassifier, AutoKernelClassifier or Pipeline
+    estimator : LSSVMClassifier, AutoKernelClassifier, Pipeline or search
         The fitted estimator.
 
     Returns
@@ -63,7 +63,7 @@ def honest_rows(estimator: Any) -> HonestRows:
     ValueError
         If it has none, or was fitted with soft labels, which have no class to compare with.
     """
-    estimator = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    estimator = _last(estimator)
     check_is_fitted(estimator)
     log_proba = getattr(estimator, "loo_log_proba_", None)
     data = training_rows(estimator)
@@ -82,6 +82,13 @@ def honest_rows(estimator: Any) -> HonestRows:
         data.weights[kept],
         None if cells is None else cells[kept],
     )
+
+
+def _last(estimator: Any) -> Any:
+    """Return the classifier at the end of pipelines, and inside searches."""
+    if isinstance(estimator, Pipeline):
+        return _last(estimator[-1])
+    return _last(estimator.best_estimator_) if hasattr(estimator, "best_estimator_") else estimator
 
 
 def unseen_rows(classifier: Any) -> Array:

@@ -333,7 +333,9 @@ def _among_others(table: Table, found: NotRead, name: str, kind: Kind) -> str:
     if kind != "number":
         return f"{wrong} is no date that is written like the others"
     if table.in_memory:
-        return f"{wrong}, which holds numbers"
+        return (
+            f"{wrong}, which holds numbers; correct it, or replace it by None if it stands for a missing one"
+        )
     for decimal, mark in ((",", "comma"), (".", "point")):
         try:
             numbers(pa.array([found.text]), decimal)

@@ -35,6 +35,10 @@ class FrameTable(Table):
         super().__init__(Path("the frame"), column_names(frame), dialect)
         self._frame = frame
 
+    def row(self, number: int) -> str:
+        """Return how messages refer to a row: by its place, as in ``frame.iloc``."""
+        return f"row {number} (counted from 0)"
+
     def cells(self, columns: Sequence[str]) -> pa.RecordBatch:
         """Return some columns, which must exist."""
         cells = [_arrow_cells(self._frame, self._places[name]) for name in columns]
