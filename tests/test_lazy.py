@@ -92,6 +92,10 @@ def test_names_are_imported_once_and_listed():
 def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="module 'polymargin' has no attribute 'LSSVM'"):
         polymargin.LSSVM  # noqa: B018
+    with pytest.raises(
+        AttributeError, match=r"'onnx': it is a module of its own, import polymargin\.onnx first"
+    ):
+        attach("polymargin", {})[0]("onnx")
     with pytest.raises(ImportError, match="cannot import name 'LSSVM'"):
         from polymargin import LSSVM  # noqa: F401
 

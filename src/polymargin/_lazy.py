@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -48,7 +49,9 @@ def attach(
         if name in submodules:
             return import_module(f".{name}", package)  # which makes it an attribute of the package
         if name not in home:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            there = not name.startswith("_") and find_spec(f"{package}.{name}") is not None
+            hint = f": it is a module of its own, import {package}.{name} first" if there else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         value = getattr(import_module(f".{home[name]}", package), name)
         setattr(sys.modules[package], name, value)
         return value
