@@ -54,6 +54,14 @@ def table_html(rows: list[list[str]]) -> str:
     )
 
 
+def title(text: str) -> nodes.strong:
+    """Return a title, in which what stands between backquotes is code: elsewhere two hyphens become a dash."""
+    found = nodes.strong()
+    for place, part in enumerate(text.split("`")):
+        found += nodes.literal(text=part) if place % 2 else nodes.Text(part)
+    return found
+
+
 class StoredResults(Directive):
     """``stored-results``: the table of the name that is its argument."""
 
@@ -65,7 +73,7 @@ class StoredResults(Directive):
         name = self.arguments[0]
         about = described(name)
         self.state.document.settings.record_dependencies.add(str(RESULTS / f"{name}.csv"))
-        caption = nodes.paragraph("", "", nodes.strong(text=about["title"]))
+        caption = nodes.paragraph("", "", title(about["title"]))
         made = nodes.paragraph(classes=["made-by"])
         if about.get("note"):
             made += nodes.Text(about["note"] + " ")
