@@ -311,6 +311,22 @@ def test_decisions(folder, frame, tmp_path):
     ]
 
 
+def test_values_that_training_did_not_have_are_named(folder, frame, tmp_path):
+    assert "has not seen" not in run(folder / "m.skops", folder / "t.csv", "-o", tmp_path / "o.csv").stderr
+    frame.assign(colour=frame["colour"].where(frame["colour"] != "red", "rot")).to_csv(tmp_path / "t.csv")
+    said = run(folder / "m.skops", tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--chunk-rows", 40).stderr
+    n_red = int((frame["colour"] == "red").sum())
+    assert (
+        f"column 'colour': {n_red} of 150 rows have a value that the model has not seen, such as 'rot'"
+        in " ".join(said.split())
+    )
+    frame.assign(colour="grün").to_csv(tmp_path / "t.csv")
+    said = run(folder / "m.skops", tmp_path / "t.csv", "-o", tmp_path / "o.csv").stderr
+    assert "'colour': all rows have a value that the model has not seen, such as 'grün'" in " ".join(
+        said.split()
+    )
+
+
 def test_decisions_are_scored(folder, frame, tmp_path):
     proba = np.load(folder / "proba.npy")
     truth = np.searchsorted(CLASSES, frame["kind"])

@@ -173,6 +173,9 @@ def _predict_all(
         raise ValueError(f"{table.path.name} has no rows")
     for name, count in reader.infinite.items():
         note(f"column {name!r}: {count} infinite numbers count as missing")
+    for name, (count, example) in reader.unknown.items():
+        rows = "all rows" if count == tally.n_rows else f"{count} of {tally.n_rows} rows"
+        note(f"column {name!r}: {rows} have a value that the model has not seen, such as {example!r}")
     return tally
 
 

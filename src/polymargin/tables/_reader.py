@@ -32,6 +32,8 @@ class TableReader:
         The columns and what is read from them; empty if the model knows no names.
     infinite : dict of str to int
         How many infinite numbers have been found so far; they count as missing.
+    unknown : dict of str to (int, str)
+        How many rows have had a text so far that the model has not seen in training, and the first of these texts.
     """
 
     def __init__(self, model: Any) -> None:
@@ -41,6 +43,8 @@ class TableReader:
         known = first if isinstance(first, TablePreparation) else TablePreparation({})
         self._readings, self._missing = known.readings or {}, known.missing
         self.infinite: dict[str, int] = {}
+        self.unknown: dict[str, tuple[int, str]] = {}
+        self._values = _values(first)
 
     def columns(self, table: Table, besides: Sequence[str] = ()) -> list[str]:
         """Return the columns of the file that the model reads.
@@ -112,7 +116,16 @@ class TableReader:
         for batch in table.batches([*names, *others], max_rows):
             rows = np.arange(batch.start, batch.start + batch.cells.num_rows)
             frame = frame_of(table, batch.cells, kinds, rows, self.infinite, self._readings)
+            self._count_unknown(frame)
             yield (frame if self.kinds else frame.to_numpy()), batch
+
+    def _count_unknown(self, frame: Any) -> None:
+        for name, values in self._values.items():
+            texts = frame[name]
+            new = texts[texts.notna() & ~texts.isin(values)]
+            if len(new):
+                before, example = self.unknown.get(name, (0, str(new.iloc[0])))
+                self.unknown[name] = (before + len(new), example)
 
 
 def _kinds(first: Any) -> dict[str, Kind]:
@@ -129,6 +142,24 @@ def _kinds(first: Any) -> dict[str, Kind]:
     return {str(name): "number" for name in getattr(first, "feature_names_in_", ())}
 
 
+def _values(first: Any) -> dict[str, list[Any]]:
+    """Return the texts that the first step of a model has seen in training, by column."""
+    columns = first.transformer_ if isinstance(first, TablePreparation) else first
+    if not isinstance(columns, ColumnTransformer):
+        return {}
+    return {
+        str(name): list(values)
+        for _, part, names in columns.transformers_
+        for encoder in _steps(part)[:1]
+        if isinstance(encoder, OneHotEncoder | OrdinalEncoder)
+        for name, values in zip(names, encoder.categories_, strict=True)
+    }
+
+
+def _steps(part: Any) -> list[Any]:
+    return [step for _, step in part.steps] if isinstance(part, Pipeline) else [part]
+
+
 def _encodes(part: Any) -> bool:
-    steps = [step for _, step in part.steps] if isinstance(part, Pipeline) else [part]
+    steps = _steps(part)
     return any(isinstance(step, OneHotEncoder | OrdinalEncoder) for step in steps)
