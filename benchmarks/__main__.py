@@ -1,4 +1,7 @@
-"""Run benchmarks by name, or all of them: ``python -m benchmarks lssvm smo``."""
+"""Run benchmarks by name, or all of them: ``python -m benchmarks lssvm smo``.
+
+Each is also a script with options of its own: ``python benchmarks/quality.py --help``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.starts
 
 def main(wanted: list[str]) -> None:
     """Run the benchmarks that are asked for."""
+    if {"-h", "--help"} & set(wanted):
+        print(f"{__doc__}\nBenchmarks: {', '.join(NAMES)}")
+        return
     unknown = sorted(set(wanted) - set(NAMES))
     if unknown:
         sys.exit(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}")
