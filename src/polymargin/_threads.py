@@ -171,7 +171,7 @@ _WORTH_SHARING = 10**6
 #: The multiplications of a part of a matrix product: a third of a millisecond, ten times what it takes to hand over.
 _PART_OPERATIONS = 1e7
 #: The entries of the rows that are worked on at a time: they stay in the cache.
-ENTRIES = 2**16
+ENTRIES = 2**17
 #: The threads that `in_threads` may use here, and how many they are.
 _threads: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("threads", default=None)
 if hasattr(os, "register_at_fork"):

@@ -21,8 +21,9 @@ from polymargin.kernels._features import Features
 
 Array = NDArray[Any]
 
-#: The rows of a strip of a symmetric matrix.
-_STRIP = 64
+#: The rows of a strip of a symmetric matrix, and what of their square is below its diagonal.
+_STRIP = 128
+_BELOW = np.tri(_STRIP, k=-1, dtype=bool)
 
 
 class Kernel(ABC):
@@ -362,12 +363,11 @@ def symmetric(n: int, strip: Callable[[slice, slice], Array], entry: tuple[int, 
     def fill(start: int) -> None:
         rows = slice(start, min(start + _STRIP, n))
         entries = strip(rows, slice(start, n))
-        square, right = entries[:, : entries.shape[0]], entries[:, entries.shape[0] :]
-        above = np.triu_indices(entries.shape[0], 1)
-        square[above] = square[above[::-1]]
-        matrix[rows, rows] = square
-        matrix[rows, rows.stop :] = right
-        matrix[rows.stop :, rows] = right.swapaxes(0, 1)
+        matrix[rows, start:] = entries
+        matrix[rows.stop :, rows] = entries[:, entries.shape[0] :].swapaxes(0, 1)
+        square = entries[:, : entries.shape[0]]
+        below = _BELOW[: square.shape[0], : square.shape[0]].reshape(*square.shape[:2], *(1 for _ in entry))
+        np.copyto(matrix[rows, rows], square.swapaxes(0, 1), where=below)
 
     in_threads(fill, range(0, n, _STRIP))
     return matrix

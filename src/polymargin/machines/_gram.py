@@ -194,9 +194,8 @@ class GroupGram:
 
     def _sampled(self, share: float, least_rows: int) -> Array:
         """Return positions of a sample of this share of the rows; of every group some rows, not some whole groups."""
-        deal = self.workspace.rows.deal
         if self.group.observations is None:
-            return np.flatnonzero(np.isin(self.rows, deal.sample(share, least_rows)))
+            return np.flatnonzero(self.workspace.sampled(share, least_rows)[self.rows])
         member, sizes = np.unique(self.group.observations, return_inverse=True, return_counts=True)[1:]
         order = np.argsort(member, kind="stable")
         rank = np.empty_like(order)
@@ -204,7 +203,7 @@ class GroupGram:
         mean_size = order.size / sizes.size
         if share * mean_size >= 1.0:
             return np.flatnonzero(rank < np.ceil(share * sizes[member]))
-        some = np.isin(self.rows, deal.sample(share * mean_size, least_rows))
+        some = self.workspace.sampled(share * mean_size, least_rows)[self.rows]
         return np.flatnonzero(some & (rank == 0))
 
     def sample(self, share: float, least_rows: int, by_features: bool | None = None) -> SampledGroup:

@@ -42,6 +42,7 @@ class Workspace:
         self.finite = False
         self._features: Features | None = None
         self._gram: tuple[float, Array] | None = None
+        self._sample: tuple[float, int, Array] | None = None
         self._lock = RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -75,6 +76,27 @@ class Workspace:
             if self._features is None:
                 self._features = self.rows.kernel.features(self.rows.X)
             return self._features
+
+    def sampled(self, share: float, least_rows: int) -> Array:
+        """Return which rows are in a sample of this share of every class, shape (n,); the last answer is cached.
+
+        Parameters
+        ----------
+        share : float
+            The share.
+        least_rows : int
+            The least number of rows of a class.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+        """
+        with self._lock:
+            if self._sample is None or self._sample[:2] != (share, least_rows):
+                mask = np.zeros(self.rows.class_index.size, dtype=bool)
+                mask[self.rows.deal.sample(share, least_rows)] = True
+                self._sample = share, least_rows, mask
+            return self._sample[2]
 
     def gram(self, gamma: float) -> Array | None:
         """Return the kernel matrix of all rows; the one of the last gamma is cached.
