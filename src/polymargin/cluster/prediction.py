@@ -73,8 +73,7 @@ def predict_lazily(model: Any, X: Any, method: str) -> da.Array:
     ]
     blocks = []
     task = delayed(_predicted, pure=False, traverse=False)
-    largest = min((rows_at_once(len(found), rows.shape[1]) for _, found in held), default=1)
-    for batch in _batches(chunks, largest):
+    for batch in _batches(chunks, rows_at_once(rows.shape[1])):
         margins = [_margins_of_blocks([block for block, _ in batch], *leaves) for leaves in held]
         for number, (block, size) in enumerate(batch):
             predicted = task(light, block, method, names, [of_bank[number] for of_bank in margins])

@@ -1,6 +1,6 @@
 """Leaves that stay on the cluster; the client has the tree, and knows which partition holds which leaf.
 
-Rows go to the leaves: those of a block to all partitions of a worker in one task, which loads one leaf at a time.
+Rows go to the leaves: those of a block to some partitions of a worker in one task, which loads one leaf at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from polymargin import _memory
 from polymargin.cluster.blocks import computed
 from polymargin.cluster.leaf_files import LeafFile
-from polymargin.cluster.workers import are_lost, holders, release_memory, worker_memory
+from polymargin.cluster.workers import are_lost, count_workers, holders, release_memory, worker_memory
 from polymargin.kernels import Kernel
 from polymargin.scale._places import ON_CPU, Place
 from polymargin.scale.leaves import Leaf, LeafBank
@@ -26,9 +26,12 @@ Array = NDArray[Any]
 
 #: The share of a worker's memory that the rows may take which are sent to it at once. To load the leaves takes as long
 #: for one row as for thousands.
-_SENT_SHARE = 1.0 / 32.0
-#: The share of a worker's memory that its leaves seem to take at most: Dask refuses a task whose inputs seem to be
-#: larger than the memory of a worker.
+_SENT_SHARE = 1.0 / 96.0
+#: The share of a worker's memory that the leaves of one task take at most. Where a worker is busy, or paused, Dask may
+#: send a task to another, and its leaves after it.
+_HELD_SHARE = 1.0 / 8.0
+#: The share of a worker's memory that all its leaves, which are on disk, seem to take at most: Dask writes to disk what
+#: seems not to fit.
 _WEIGHT_SHARE = 0.25
 
 
@@ -53,7 +56,7 @@ class RemoteLeaf:
 
 @dataclass(frozen=True)
 class RoutedRows:
-    """The rows of a block that belong to leaves of one worker.
+    """The rows of a block that belong to leaves of one holder.
 
     Attributes
     ----------
@@ -115,7 +118,7 @@ class LeafRouter:
 
 @dataclass(frozen=True)
 class Weight:
-    """What Dask takes for as large as the leaves of a worker, or as a good part of its memory.
+    """What Dask takes for as large as some leaves, or as a good part of a worker's memory.
 
     A task that needs it goes to where the leaves are, however busy other workers are; files seem small.
 
@@ -133,7 +136,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Holder:
-    """The partitions of one worker.
+    """Some partitions of one worker.
 
     Attributes
     ----------
@@ -147,9 +150,22 @@ class Holder:
     weight: Delayed
 
     @classmethod
-    def of(cls, partitions: list[Delayed]) -> Holder:
-        """Return the partitions of a worker, with their weight."""
-        return cls(partitions, delayed(_weight, pure=False)(partitions, int(_WEIGHT_SHARE * worker_memory())))
+    def of_worker(cls, partitions: list[Delayed], n_bytes: list[int]) -> list[Holder]:
+        """Return the partitions of a worker, each of so many bytes, a few together, with their weights."""
+        memory = worker_memory()
+        groups: list[list[Delayed]] = []
+        sizes: list[int] = []
+        for partition, size in zip(partitions, n_bytes, strict=True):
+            if not sizes or sizes[-1] + size > _HELD_SHARE * memory:
+                groups.append([])
+                sizes.append(0)
+            groups[-1].append(partition)
+            sizes[-1] += size
+        seeming = min(1.0, _WEIGHT_SHARE * memory / max(sum(sizes), 1))
+        return [
+            cls(group, delayed(_weight, pure=False)(group, int(seeming * size)))
+            for group, size in zip(groups, sizes, strict=True)
+        ]
 
     def margins(self, routed: list[Delayed]) -> Delayed:
         """Return a task that computes the margins of rows of several blocks by the leaves of these partitions.
@@ -167,13 +183,11 @@ class Holder:
         return delayed(_margins, pure=False)(self.partitions, self.weight, routed)
 
 
-def rows_at_once(n_holders: int, n_columns: int) -> int:
+def rows_at_once(n_columns: int) -> int:
     """Return how many rows are sent to the leaves at once.
 
     Parameters
     ----------
-    n_holders : int
-        The number of workers that share them.
     n_columns : int
         d.
 
@@ -182,7 +196,7 @@ def rows_at_once(n_holders: int, n_columns: int) -> int:
     int
     """
     # Rows of the client go by way of the scheduler, which has a few blocks at a time.
-    largest = min(_SENT_SHARE * worker_memory() * n_holders, 4.0 * _memory.BLOCK_BYTES)
+    largest = min(_SENT_SHARE * worker_memory() * count_workers(), 4.0 * _memory.BLOCK_BYTES)
     return max(int(largest / (8.0 * n_columns)), 1)
 
 
@@ -234,12 +248,19 @@ class RemoteLeafBank(LeafBank):
         groups: dict[str, list[Delayed]] = {}
         for partition, address in zip(partitions, holders(partitions), strict=True):
             groups.setdefault(address, []).append(partition)
-        number_of = {each.key: number for number, group in enumerate(groups.values()) for each in group}
+        n_bytes = dict.fromkeys((each.key for each in partitions), 0)
+        for leaf in self._remote:
+            n_bytes[leaf.partition.key] += leaf.n_bytes
+        found = [
+            holder
+            for group in groups.values()
+            for holder in Holder.of_worker(group, [n_bytes[each.key] for each in group])
+        ]
+        number_of = {each.key: number for number, holder in enumerate(found) for each in holder.partitions}
         holder_of = [
             number_of[leaf.partition.key] if isinstance(leaf, RemoteLeaf) else -1 for leaf in self.leaves
         ]
-        router = LeafRouter(self.kernel, self.tree, np.array(holder_of), len(groups))
-        return router, [Holder.of(group) for group in groups.values()]
+        return LeafRouter(self.kernel, self.tree, np.array(holder_of), len(found)), found
 
     @property
     def _remote(self) -> list[RemoteLeaf]:
@@ -261,7 +282,7 @@ class RemoteLeafBank(LeafBank):
         ndarray of shape (n, L)
         """
         router, found = self.held()
-        size = rows_at_once(len(found), X.shape[1])
+        size = rows_at_once(X.shape[1])
         blocks = []
         for start in range(0, max(X.shape[0], 1), size):
             some = X[start : start + size]
@@ -359,10 +380,9 @@ class KnownMargins:
         return self.known
 
 
-def _weight(partitions: list[LeafFile], largest: int) -> Weight:
-    """Return the weight of all leaves of some partitions."""
-    n_bytes = sum(partition.n_bytes(number) for partition in partitions for number in partition)
-    return Weight(min(n_bytes, largest))
+def _weight(partitions: list[LeafFile], n_bytes: int) -> Weight:
+    """Return the weight of some partitions, where they are."""
+    return Weight(n_bytes)
 
 
 def _margins(
