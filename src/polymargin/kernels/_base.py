@@ -21,9 +21,9 @@ from polymargin.kernels._features import Features
 
 Array = NDArray[Any]
 
-#: The rows of a strip of a symmetric matrix, and what of their square is below its diagonal.
-_STRIP = 128
-_BELOW = np.tri(_STRIP, k=-1, dtype=bool)
+#: The rows of a strip of a symmetric matrix, and what of their square is above its diagonal.
+_STRIP = 64
+_ABOVE = np.tri(_STRIP, k=-1, dtype=bool).T
 
 
 class Kernel(ABC):
@@ -366,8 +366,8 @@ def symmetric(n: int, strip: Callable[[slice, slice], Array], entry: tuple[int, 
         matrix[rows, start:] = entries
         matrix[rows.stop :, rows] = entries[:, entries.shape[0] :].swapaxes(0, 1)
         square = entries[:, : entries.shape[0]]
-        below = _BELOW[: square.shape[0], : square.shape[0]].reshape(*square.shape[:2], *(1 for _ in entry))
-        np.copyto(matrix[rows, rows], square.swapaxes(0, 1), where=below)
+        above = _ABOVE[: square.shape[0], : square.shape[0]].reshape(*square.shape[:2], *(1 for _ in entry))
+        np.copyto(matrix[rows, rows], square.swapaxes(0, 1), where=above)
 
     in_threads(fill, range(0, n, _STRIP))
     return matrix
