@@ -9,7 +9,6 @@ table of ``benchmarks/results/class_weights.csv``. It needs a scikit-learn whose
 from __future__ import annotations
 
 import argparse
-import csv
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from _tables import write_table
 from polymargin import SVMClassifier
 
 RESULT = Path(__file__).parent / "results" / "class_weights.csv"
@@ -60,8 +60,7 @@ def main() -> None:
             lines[-1][4] = ", ".join(f"{share:.2f}" for share in np.mean(proba, axis=0))
         print("  ".join(lines[-1]))
     if arguments.write:
-        with RESULT.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(lines)
+        write_table(RESULT, lines)
 
 
 if __name__ == "__main__":

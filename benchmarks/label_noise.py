@@ -10,7 +10,6 @@ of further rows, at most 3000, whose labels are right. Features are standardised
 from __future__ import annotations
 
 import argparse
-import csv
 import warnings
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from joblib import Parallel, delayed
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
+from _tables import write_table
 from polymargin import AutoKernelClassifier, LSSVMClassifier, PosteriorSVMClassifier
 from polymargin.datasets import load, make_waveform
 
@@ -92,8 +92,7 @@ def main() -> None:
             lines.append([f"{name}, {share:.0%} wrong", *cells])
             print("  ".join(lines[-1]), flush=True)
     if arguments.write:
-        with RESULT.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(lines)
+        write_table(RESULT, lines)
 
 
 if __name__ == "__main__":

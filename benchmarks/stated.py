@@ -9,7 +9,6 @@ writes the table of ``benchmarks/results/stated.csv``.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from sklearn.datasets import make_classification  # noqa: E402
 from sklearn.metrics import log_loss  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
+from _tables import write_table  # noqa: E402
 from polymargin import AutoKernelClassifier, LSSVMClassifier  # noqa: E402
 
 RESULT = Path(__file__).parent / "results" / "stated.csv"
@@ -56,8 +56,7 @@ def main() -> None:
             )
             print("  ".join(lines[-1]), flush=True)
     if arguments.write:
-        with RESULT.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(lines)
+        write_table(RESULT, lines)
 
 
 if __name__ == "__main__":

@@ -170,7 +170,8 @@ def count_jobs(n_jobs: int | None) -> int:
 _WORTH_SHARING = 10**6
 #: The multiplications of a part of a matrix product: a third of a millisecond, ten times what it takes to hand over.
 _PART_OPERATIONS = 1e7
-#: The entries of the rows that are worked on at a time: they stay in the cache.
+#: The entries of the rows that are worked on at a time: they stay in the cache. (With one thread half or twice as many
+#: take as long; threads wait for the interpreter at every step, so that fewer are better.)
 ENTRIES = 2**17
 #: The threads that `in_threads` may use here, and how many they are.
 _threads: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("threads", default=None)

@@ -48,7 +48,7 @@ _dsyrk = _routine(cython_blas, "dsyrk", 10)
 #: Columns that are cleared above the diagonal at a time, and what is above it in their square.
 _STRIPE = 256
 _ABOVE = np.tri(_STRIPE, k=-1, dtype=bool).T
-#: The largest triangle, in rows, that is inverted by one call of LAPACK.
+#: The largest triangle, in rows, that is inverted by one call of LAPACK; half of that takes as long, in twice as many.
 _BLOCK = 128
 #: The columns of a panel and the sides of a tile of a large matrix: as fast as LAPACK with one thread (5000 rows), and
 #: some hundred tiles for the threads to share.
