@@ -48,7 +48,12 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(polymargin.device, "resolve_device", resolved)
     monkeypatch.setattr("polymargin.device.margins.resolve_device", resolved)
     # As if the CPU took longer even for the few rows of these tests.
-    monkeypatch.setattr("polymargin.scale._on_device._GROUP_SECONDS", 0.0)
+    for name, value in (
+        ("_GROUP_SECONDS", 0.0),
+        ("_STACK_SECONDS", 0.0),
+        ("_STACKED_CUBES_PER_SECOND", np.inf),
+    ):
+        monkeypatch.setattr(_on_device, name, value)
     return device
 
 
@@ -156,7 +161,8 @@ def test_groups_of_few_rows_are_trained_on_the_cpu(wine, stand_in, monkeypatch):
     monkeypatch.setattr(polymargin.device, "fit_device_bank", refused)
     with pytest.raises(AssertionError):
         LSSVMClassifier(device="cuda").fit(X, y)
-    monkeypatch.setattr("polymargin.scale._on_device._GROUP_SECONDS", 0.008)
+    monkeypatch.setattr(_on_device, "_GROUP_SECONDS", 0.008)
+    monkeypatch.setattr(_on_device, "_STACK_SECONDS", 0.03)
     model = LSSVMClassifier(device="cuda").fit(X, y)
     np.testing.assert_allclose(
         model.predict_proba(X), LSSVMClassifier().fit(X, y).predict_proba(X), atol=1e-12
@@ -271,6 +277,7 @@ def test_a_map_on_a_device_is_that_of_the_cpu(stand_in, monkeypatch, soft):
 def test_leaves_of_few_rows_are_trained_and_predicted_on_the_cpu(waves, stand_in, used, monkeypatch):
     X, y = waves
     monkeypatch.setattr(_on_device, "_GROUP_SECONDS", 0.008)
+    monkeypatch.setattr(_on_device, "_STACK_SECONDS", 0.03)
     model = LSSVMClassifier(device="cuda", scale="both", **DIVIDED).fit(X, y)
     model.predict_proba(X)
     assert not used

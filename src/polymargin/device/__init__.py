@@ -11,8 +11,10 @@ from polymargin.device.bank import fit_device_bank
 from polymargin.device.kernels import kernel_matrix
 from polymargin.device.margins import DeviceMargins
 from polymargin.device.search import RefinedParameters, press_path, refine_parameters
+from polymargin.device.stacks import STACKED_ROWS
 
 __all__ = [
+    "STACKED_ROWS",
     "Device",
     "DeviceMargins",
     "OutOfDeviceMemory",

@@ -42,6 +42,17 @@ def solve_triangle(xp: Any, lower: Any, right: Any, *, transposed: bool = False)
             return xp.linalg.solve(lower.T if transposed else lower, right)
 
 
+def solve_triangles(xp: Any, lower: Any, right: Any, *, transposed: bool = False) -> Any:
+    """Return L⁻¹B, or L⁻ᵀB, for stacks of lower triangles L, shape (p, n, n), and of B, shape (p, n, m)."""
+    if library(xp) == "torch":
+        triangles = lower.mT if transposed else lower
+        return xp.linalg.solve_triangular(triangles, right, upper=transposed)
+    found = xp.empty_like(right)
+    for place in range(lower.shape[0]):
+        found[place, ...] = solve_triangle(xp, lower[place, ...], right[place, ...], transposed=transposed)
+    return found
+
+
 def cityblock(xp: Any, device: Any, X: Any, Z: Any) -> Any:
     """Return the city-block distances between the rows of X and of Z, shape (n, m)."""
     if library(xp) == "torch":

@@ -13,6 +13,7 @@ from polymargin.device.arrays import Device, resolve_device, with_memory_errors
 from polymargin.device.groups import DeviceGroup, device_groups, per_column
 from polymargin.device.kernels import DeviceKernel
 from polymargin.device.margins import DeviceMargins, DeviceSums
+from polymargin.device.stacks import solve_stack, stacked
 from polymargin.machines._folds_out import nested_outputs
 from polymargin.machines._gram import GroupGram
 from polymargin.machines.lssvm import FactorisedBlock, LSSVMBank
@@ -100,7 +101,7 @@ def fit_device_bank(
         kernel = DeviceKernel(data.kernel, data.X, place)
     groups = device_groups(data, codebook, place, dtype, kernel)
     folds = data.deal.fold_numbers(n_folds) if n_folds else None
-    parts = [part for group in groups for part in _solved(group, Cs, gammas, folds)]
+    parts = _solved(groups, kernel, Cs, gammas, folds, dtype)
     fields, unused = joined(parts, data.class_index.size, codebook.n_columns)
     bank = LSSVMBank(
         data=data,
@@ -127,7 +128,29 @@ def fit_device_bank(
     return bank
 
 
-def _solved(group: DeviceGroup, Cs: Array, gammas: Array, folds: Array | None) -> list[SolvedBlock]:
+def _solved(
+    groups: list[DeviceGroup],
+    kernel: DeviceKernel,
+    Cs: Array,
+    gammas: Array,
+    folds: Array | None,
+    dtype: str,
+) -> list[SolvedBlock]:
+    """Return the machines of all groups: of those with few rows as stacks, of the others one by one."""
+    found: dict[int, list[SolvedBlock]] = {}
+    for stack in stacked(groups, kernel, gammas, Cs) if dtype == "float64" else []:
+        some = [groups[place] for place in stack]
+        columns = [group.columns[0] for group in some]
+        together = solve_stack(some, kernel, float(gammas[columns[0]]), 1.0 / Cs[columns], folds)
+        if together is not None:
+            found |= {place: [solved] for place, solved in zip(stack, together, strict=True)}
+    for place, group in enumerate(groups):
+        if place not in found:
+            found[place] = _solved_alone(group, Cs, gammas, folds)
+    return [part for place in range(len(groups)) for part in found[place]]
+
+
+def _solved_alone(group: DeviceGroup, Cs: Array, gammas: Array, folds: Array | None) -> list[SolvedBlock]:
     """Return the machines of a group: its matrices stay on the device, the rest is as on the CPU."""
     ridges = 1.0 / Cs
 

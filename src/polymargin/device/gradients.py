@@ -77,23 +77,16 @@ def mean_squared_gradients(
     shares = np.ones(len(at)) if weights is None else np.asarray(weights, dtype=np.float64)
     shares = np.broadcast_to(shares[:, np.newaxis] if shares.ndim == 1 else shares, (len(at), n_machines))
     total = np.zeros((n_machines, at.values.shape[1]))
-    for value, machines, rows in _alike(coefficients, gammas):
-        total[machines] = expansion.sums_of_squares(
-            value, rows, coefficients[np.ix_(rows, machines)], at, shares[:, machines]
-        )
-    return total / shares.sum(axis=0)[:, np.newaxis]
-
-
-def _alike(coefficients: Array, gammas: Array) -> Iterator[tuple[float, Array, Array]]:
-    """Yield gamma, the machines, and the rows with coefficients, of machines that have these in common."""
-    found: dict[tuple[float, bytes], list[int]] = {}
-    for machine, gamma in enumerate(gammas.tolist()):
-        seen = np.packbits(coefficients[:, machine] != 0.0).tobytes()
-        found.setdefault((gamma, seen), []).append(machine)
-    for (gamma, _), machines in found.items():
-        rows = np.flatnonzero(coefficients[:, machines[0]])
+    # Machines share the kernel values of all rows, also of those that some have not seen: a device computes large
+    # matrices faster than many small ones.
+    for value in np.unique(gammas).tolist():
+        machines = np.flatnonzero(gammas == value)
+        rows = np.flatnonzero(coefficients[:, machines].any(axis=1))
         if rows.size:
-            yield gamma, np.array(machines), rows
+            total[machines] = expansion.sums_of_squares(
+                value, rows, coefficients[np.ix_(rows, machines)], at, shares[:, machines]
+            )
+    return total / shares.sum(axis=0)[:, np.newaxis]
 
 
 class _Expansion:
@@ -164,9 +157,12 @@ class _Expansion:
                 signs = factors[None, :, :] * xp.clip(signs, min=-1.0, max=1.0)
                 gradients[:, :, some] = gradients[:, :, some] - xp.permute_dims(signs @ a, (1, 2, 0))
             return
-        sums = factors @ a
-        for machine in range(a.shape[1]):
-            part = factors @ (a[:, machine][:, None] * X)
+        # Several machines at a time, as the memory of a block allows.
+        step = max(1, int(self.device.block_bytes() / (24.0 * max(1, X.shape[0] * X.shape[1]))))
+        for start in range(0, a.shape[1], step):
+            few = slice(start, min(start + step, a.shape[1]))
+            products = xp.reshape(a[:, few][:, :, None] * X[:, None, :], (X.shape[0], -1))
+            part = xp.reshape(factors @ products, (Z.shape[0], -1, Z.shape[1]))
             if kind == _DIFFERENCES:
-                part = part - sums[:, machine][:, None] * Z
-            gradients[:, machine, :] = gradients[:, machine, :] + part
+                part = part - (factors @ a[:, few])[:, :, None] * Z[:, None, :]
+            gradients[:, few, :] = gradients[:, few, :] + part

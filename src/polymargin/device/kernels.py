@@ -107,6 +107,32 @@ class DeviceKernel:
                 fill_symmetric(matrix, block, part)
         self._kept = kept
 
+    @property
+    def keeps_parts(self) -> bool:
+        """Whether the matrices between all training rows are kept, see `keep_parts`."""
+        return self._kept is not None
+
+    def stack(self, rows: Any, gamma: float) -> Any:
+        """Return the symmetric matrices among some sets of training rows, from the matrices that are kept.
+
+        Parameters
+        ----------
+        rows : array of int, shape (p, m)
+            The indices of the rows of every set.
+        gamma : float
+            The kernel's parameter.
+
+        Returns
+        -------
+        array of shape (p, m, m)
+        """
+        assert self._kept is not None
+        xp, n = self.device.xp, len(self.training)
+        index = xp.reshape(rows[:, :, None] * n + rows[:, None, :], (-1,))
+        shape = (*rows.shape, rows.shape[1])
+        parts = [xp.reshape(xp.take(xp.reshape(each, (-1,)), index), shape) for each in self._kept]
+        return self.values(parts, gamma)
+
     def rows(self, X: Any) -> DeviceRows:
         """Return new rows on the device, as the kernel compares them.
 

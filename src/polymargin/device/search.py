@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from polymargin.codebooks import Codebook
 from polymargin.device.arrays import Device, resolve_device, with_memory_errors
 from polymargin.device.groups import DeviceGroup, device_groups, per_column
+from polymargin.device.kernels import DeviceKernel
+from polymargin.device.stacks import Stack, stacked
 from polymargin.machines.lssvm import FactorisedBlock
 from polymargin.rows import TrainingRows
 from polymargin.solvers.ridge import left_out_errors
@@ -88,8 +90,7 @@ def press_path(
     """
     gammas = per_column("gamma", gamma if data.kernel.tunable else 1.0, codebook)
     tried = np.stack([per_column("C", C, codebook) for C in np.asarray(Cs, dtype=np.float64)])
-    groups = device_groups(data, codebook, resolve_device(device), dtype)
-    return _press(groups, gammas, tried)
+    return _Press(data, codebook, resolve_device(device), dtype).of(gammas, tried)
 
 
 @with_memory_errors
@@ -141,7 +142,7 @@ def refine_parameters(
     tunable = data.kernel.tunable
     first_C = per_column("C", C, codebook)
     first_gamma = per_column("gamma", gamma if tunable else 1.0, codebook)
-    groups = device_groups(data, codebook, resolve_device(device), dtype)
+    press = _Press(data, codebook, resolve_device(device), dtype)
     known: dict[tuple[float, float], float] = {}
 
     def evaluate(gamma_power: float, C_powers: list[float]) -> None:
@@ -150,7 +151,7 @@ def refine_parameters(
         new = new[: max(0, max_evaluations - len(known))]
         if new:
             tried = first_C * np.exp2(new)[:, np.newaxis]
-            values = _press(groups, first_gamma * 2.0**gamma_power, tried).sum(axis=1)
+            values = press.of(first_gamma * 2.0**gamma_power, tried).sum(axis=1)
             known.update(zip([(power, gamma_power) for power in new], values.tolist(), strict=True))
 
     evaluate(0.0, [0.0])
@@ -172,15 +173,37 @@ def refine_parameters(
     )
 
 
-def _press(groups: list[DeviceGroup], gammas: Array, Cs: Array) -> Array:
-    """Return PRESS of every column for several C, shape (P, L) as Cs is."""
-    press = np.full(Cs.shape, np.inf)
-    for group in groups:
-        ridges = 1.0 / Cs[:, group.columns]
+class _Press:
+    """PRESS of all groups of rows, which are prepared once for all C and gamma."""
 
-        def of_block(
-            block: FactorisedBlock, ridge: float, group: DeviceGroup = group
-        ) -> tuple[Array, float, Array]:
+    def __init__(self, data: TrainingRows, codebook: Codebook, device: Device, dtype: str):
+        self._dtype, self._kernel = dtype, DeviceKernel(data.kernel, data.X, device)
+        self._groups = device_groups(data, codebook, device, dtype, self._kernel)
+
+    def of(self, gammas: Array, Cs: Array) -> Array:
+        """Return PRESS of every column for several C, shape (P, L) as Cs is."""
+        press = np.full(Cs.shape, np.inf)
+        alone: dict[int, list[int]] = {place: list(range(len(Cs))) for place in range(len(self._groups))}
+        for stack in stacked(self._groups, self._kernel, gammas, Cs) if self._dtype == "float64" else []:
+            groups = [self._groups[place] for place in stack]
+            columns = [group.columns[0] for group in groups]
+            matrices = Stack(groups, self._kernel, float(gammas[columns[0]]))
+            for number, own in enumerate(Cs):
+                if not matrices.factorise(1.0 / own[columns]):
+                    continue
+                for place, group, values in zip(stack, groups, matrices.press(), strict=True):
+                    press[number, group.columns] = values[: group.columns.size]
+                    alone[place].remove(number)
+        for place, numbers in alone.items():
+            if numbers:
+                press[numbers] = self._alone(self._groups[place], gammas, Cs[numbers], press[numbers])
+        return press
+
+    @staticmethod
+    def _alone(group: DeviceGroup, gammas: Array, Cs: Array, press: Array) -> Array:
+        """Return PRESS with that of a group's columns, where C is not too large."""
+
+        def of_block(block: FactorisedBlock, ridge: float) -> tuple[Array, float, Array]:
             places = np.searchsorted(group.columns, block.columns)
             centred, _ = block.centring.targets(group.targets[:, places])
             solution = block.factor.solve(centred)
@@ -192,8 +215,8 @@ def _press(groups: list[DeviceGroup], gammas: Array, Cs: Array) -> Array:
             return block.columns, ridge, np.square(errors).sum(axis=0)
 
         for columns, ridge, values in group.with_factors(
-            gammas[group.columns], ridges, of_block, skip_indefinite=True
+            gammas[group.columns], 1.0 / Cs[:, group.columns], of_block, skip_indefinite=True
         ):
             for column, value in zip(columns, values, strict=True):
                 press[1.0 / Cs[:, column] == ridge, column] = value
-    return press
+        return press

@@ -200,15 +200,15 @@ def nested_outputs(
         # A row that a dichotomy does not use is out-of-sample for its machine.
         sums = kernel_sums(coef.reshape(-1, n), np.tile(gamma, n_folds))
         sums = np.moveaxis(sums.reshape(n, n_folds, n_columns), 1, 0)
+        biases = np.empty((n_folds, n_columns))
         for group in groups:
-            rest = np.setdiff1d(np.arange(n), group.rows)
+            own = sums[:, group.rows[:, np.newaxis], group.columns]
             for fold in range(n_folds):
                 kept = folds[group.rows] != fold
                 shares = np.where(kept, group.weights, 0.0)
                 shares /= max(float(shares.sum()), 1e-300)
-                of_fold = sums[fold]
-                bias = shares @ (group.targets - of_fold[np.ix_(group.rows, group.columns)])
-                margins[fold][np.ix_(rest, group.columns)] = of_fold[np.ix_(rest, group.columns)] + bias
+                biases[fold, group.columns] = shares @ (group.targets - own[fold])
+        np.add(sums, biases[:, np.newaxis], out=margins)
     for rows, columns, part in without:
         margins[:, rows[:, np.newaxis], columns] = part.margins
     return Nested(folds, margins, coef if keep_coef else None) if np.isfinite(margins).all() else None

@@ -29,7 +29,7 @@ _NEGLIGIBLE = 1e-6
 _NOTHING_LEARNED = 0.01
 #: What a machine has learned, the variation of its margins, must be this many times the rounding errors: else not one
 #: digit of it is right. (Equal rows with different labels have had 1.2.)
-_LEAST_SIGNAL = 10.0
+LEAST_SIGNAL = 10.0
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def solve_block(
     rounding = np.asarray(0.5 * np.finfo(np.float64).eps * trace * np.linalg.norm(solution, axis=0))
     variation = np.square(centred - ridges * solution).sum(axis=0)
     learned = np.sqrt(variation)
-    constant = np.flatnonzero(learned <= _LEAST_SIGNAL * rounding)
+    constant = np.flatnonzero(learned <= LEAST_SIGNAL * rounding)
     if constant.size:
         # Nothing but rounding tells the rows apart, as where all of them are equal: the machine is the mean of the
         # targets. A decoder that learns the scale of the outputs would take their last digits for a signal.
@@ -180,11 +180,8 @@ def solve_block(
         shift = group.group.shift(np.ones(block.rows.size, dtype=bool))[:, places]
         loo_margins[:, constant] = means[constant] - shift[:, constant]
         without = None if without is None else without.with_constants(group.group, block, folds, constant)
-    # Relative to the size of the margins.
-    shared = centring.total * np.square(means)
-    targets = np.sqrt(np.square(centred).sum(axis=0) + shared)
-    sizes = np.maximum(np.sqrt(variation + shared), _NEGLIGIBLE * targets)
-    relative = np.divide(rounding, sizes, out=np.zeros_like(rounding), where=sizes > 0.0)
+    squares = np.square(centred).sum(axis=0)
+    relative = relative_rounding(rounding, variation, squares, centring.total * np.square(means))
     return SolvedBlock(
         block.rows,
         columns,
@@ -199,3 +196,23 @@ def solve_block(
         without,
         block if keep_factor else None,
     )
+
+
+def relative_rounding(rounding: Array, variation: Array, squares: Array, shared: Array) -> Array:
+    """Return the rounding errors of machines relative to the size of their margins.
+
+    Parameters
+    ----------
+    rounding : ndarray
+        The rounding errors of the margins of every machine.
+    variation, squares : ndarray of the same shape
+        The sums of the squares of its centred margins and of its centred targets.
+    shared : ndarray of the same shape
+        What the mean of the targets adds to both.
+
+    Returns
+    -------
+    ndarray of the same shape
+    """
+    sizes = np.maximum(np.sqrt(variation + shared), _NEGLIGIBLE * np.sqrt(squares + shared))
+    return np.divide(rounding, sizes, out=np.zeros_like(rounding), where=sizes > 0.0)

@@ -32,8 +32,10 @@ _EVALUATIONS, _REFINED_SHARE = 8, 0.5
 #: The seconds that a device takes for a group of rows, however few they are, and how many n³ a thread of the CPU does
 #: in a second: 430 rows take both as long, 1100 rows a device and 16 threads (an H200 beside the cores of its machine).
 _GROUP_SECONDS, _CUBES_PER_SECOND = 0.008, 1e10
-#: What a value of a kernel takes a thread of the CPU, in such operations: 10 ns (of 21 columns "rbf" 5, "blend" 19).
-_VALUE = 100.0
+#: The seconds that a device takes for a stack of groups with few rows, and how many n³ it does in a second then.
+_STACK_SECONDS, _STACKED_CUBES_PER_SECOND = 0.03, 1e12
+#: What a value of a kernel takes the CPU, in such operations: 10 ns, and 0.2 ns for every column of the rows.
+_VALUE, _VALUE_OF_COLUMN = 100.0, 2.0
 #: Threads that train leaves have the device one after the other: each may need most of its memory.
 _ONE_AT_A_TIME = RLock()
 
@@ -58,7 +60,7 @@ class OnDevice:
 
     def train(self, trainings: list[BankTraining]) -> list[LSSVMBank]:
         """Train several banks, see `Place`."""
-        if all(self._cpu_is_faster([_operations(group) for group in each.groups]) for each in trainings):
+        if all(self._cpu_trains_faster(each.groups) for each in trainings):
             return train_together(trainings)
         return self._tried(lambda: self._train(trainings), lambda: train_together(trainings))
 
@@ -102,8 +104,10 @@ class OnDevice:
 
     def margins(self, bank: LSSVMBank, X: Any) -> Array:
         """Return the margins of new rows, see `Place`."""
-        few_features = bank.expansion is not None
-        if few_features or self._cpu_is_faster([_VALUE * X.shape[0] * bank.data.X.shape[0]]):
+        values = float(X.shape[0]) * bank.data.X.shape[0]
+        operations = values * (_VALUE + _VALUE_OF_COLUMN * X.shape[1] + len(bank.dual_coef))
+        # Of one thread: the parts of so small a problem are done before another one has begun.
+        if bank.expansion is not None or operations < _CUBES_PER_SECOND * _GROUP_SECONDS:
             return bank.margins(X)
         return self._tried(
             lambda: devices.DeviceMargins(bank, self._device).margins(X), lambda: bank.margins(X)
@@ -135,9 +139,23 @@ class OnDevice:
             self._known = rows.X, rows.kernel, DeviceKernel(rows.kernel, rows.X, self._device)
         return self._known[2]
 
+    def _cpu_trains_faster(self, groups: list[GroupGram]) -> bool:
+        """Return whether the threads that there are train some machines sooner than a device."""
+        cubes = [float(group.rows.size) ** 3 for group in groups if group.rows.size <= devices.STACKED_ROWS]
+        seconds = _GROUP_SECONDS * (len(groups) - len(cubes))
+        if len(cubes) > 1:
+            seconds += _STACK_SECONDS + sum(cubes) / _STACKED_CUBES_PER_SECOND
+        else:
+            seconds += _GROUP_SECONDS * len(cubes)
+        return self._seconds([_operations(group) for group in groups]) < seconds
+
+    def _seconds(self, operations: list[float]) -> float:
+        """Return how long the threads that there are take for the operations of some groups of rows."""
+        return sum(operations) / (_CUBES_PER_SECOND * self._n_threads)
+
     def _cpu_is_faster(self, operations: list[float]) -> bool:
         """Return whether the threads that there are do the operations of some groups of rows sooner than a device."""
-        return sum(operations) / (_CUBES_PER_SECOND * self._n_threads) < _GROUP_SECONDS * len(operations)
+        return self._seconds(operations) < _GROUP_SECONDS * len(operations)
 
     def _tried(self, on_device: Callable[[], _Result], on_cpu: Callable[[], _Result]) -> _Result:
         if self._known is not None:
