@@ -13,6 +13,22 @@ threadpool_limits(1)
 #: Whether numba's functions run as plain Python, a hundred times slower (`make nojit`).
 NO_JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
+#: Where tests of devices run: an array library and its device. ``POLYMARGIN_DEVICE=cuda`` (`make test-gpu`) adds torch
+#: on the GPU.
+PLACES = [("array_api_strict", "cpu"), ("torch", "cpu"), ("numpy", "cpu")]
+if os.environ.get("POLYMARGIN_DEVICE", "").startswith("cuda"):
+    PLACES.append(("torch", os.environ["POLYMARGIN_DEVICE"]))
+
+
+@pytest.fixture(params=PLACES, ids="-".join)
+def device(request):
+    """A device of every array library that is there."""
+    from polymargin.device import resolve_device
+
+    library, name = request.param
+    pytest.importorskip(library)
+    return resolve_device(name, library=library)
+
 
 def pytest_collection_modifyitems(items):
     """Leave out what takes long without the compiler, where there is none."""

@@ -3,7 +3,6 @@
 ``POLYMARGIN_DEVICE=cuda`` (`make test-gpu`) adds torch on the GPU.
 """
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -45,18 +44,6 @@ from polymargin.kernels import (
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.solvers import gradients as on_cpu
 from polymargin.solvers.ridge import NotPositiveDefinite
-
-ON_GPU = os.environ.get("POLYMARGIN_DEVICE", "").startswith("cuda")
-PLACES = [("array_api_strict", "cpu"), ("torch", "cpu"), ("numpy", "cpu")]
-if ON_GPU:
-    PLACES.append(("torch", os.environ["POLYMARGIN_DEVICE"]))
-
-
-@pytest.fixture(params=PLACES, ids="-".join)
-def device(request):
-    library, name = request.param
-    pytest.importorskip(library)
-    return resolve_device(name, library=library)
 
 
 @pytest.fixture

@@ -9,22 +9,15 @@ from numpy.testing import assert_allclose
 from polymargin import Codebook
 from polymargin.codebooks import ecoc, one_vs_one
 from polymargin.device import bank as device_bank
-from polymargin.device import fit_device_bank, press_path, resolve_device, search, stacks
+from polymargin.device import fit_device_bank, press_path, search, stacks
 from polymargin.device.groups import device_groups
 from polymargin.device.kernels import DeviceKernel
 from polymargin.kernels import RBF, Blend, Laplacian, Scaled
 from polymargin.machines import TrainingRows
 from polymargin.solvers.ridge import NotPositiveDefinite
 
-PLACES = ["array_api_strict", "torch", "numpy"]
 #: Classes of different sizes, so that stacks are padded, and one that is too small for the others' stack.
 SIZES = (15, 17, 16, 14, 6)
-
-
-@pytest.fixture(params=PLACES)
-def device(request):
-    pytest.importorskip(request.param)
-    return resolve_device("cpu", library=request.param)
 
 
 @pytest.fixture

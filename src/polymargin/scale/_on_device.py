@@ -17,7 +17,7 @@ from polymargin.device.arrays import Device, OutOfDeviceMemory, with_memory_erro
 from polymargin.device.kernels import DeviceKernel
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows
-from polymargin.machines._gram import GroupGram, dichotomy_groups
+from polymargin.machines._gram import GroupGram
 from polymargin.machines.lssvm_training import BankTraining, train_together
 from polymargin.scale._places import ON_CPU
 from polymargin.scale.feature_maps import FeatureMap, LandmarkMap
@@ -52,7 +52,7 @@ class OnDevice:
     """
 
     def __init__(self, device: str, refines: bool, falls_back: bool):
-        self._device, self._refines, self._falls_back = devices.resolve_device(device), refines, falls_back
+        self._device, self.refines, self._falls_back = devices.resolve_device(device), refines, falls_back
         # Those that share the work here: where one of them trains a leaf, it has no others.
         self._n_threads = n_threads()
         # The last kernel, with its rows, which several banks have in common; one at a time.
@@ -87,11 +87,9 @@ class OnDevice:
         self, rows: TrainingRows, codebook: Codebook, C: Array, gamma: Array, smaller: float
     ) -> tuple[Array, Array]:
         """Return C and gamma of less PRESS, see `Place`."""
-        if not self._refines:
+        if not self.refines:
             return C, gamma
         half = rows.take(rows.deal.sample(_REFINED_SHARE, 1))
-        if self._cpu_is_faster([float(group.rows.size) ** 3 for group in dichotomy_groups(half, codebook)]):
-            return C, gamma
 
         def refine() -> tuple[Array, Array]:
             self._known = None

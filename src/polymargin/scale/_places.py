@@ -22,6 +22,10 @@ Array = NDArray[Any]
 class Place(Protocol):
     """Where machines are trained."""
 
+    @property
+    def refines(self) -> bool:
+        """Whether C and gamma, which few rows have proposed, are refined here."""
+
     def train(self, trainings: list[BankTraining]) -> list[LSSVMBank]:
         """Train several banks; the list is emptied.
 
@@ -104,6 +108,8 @@ class Place(Protocol):
 
 class OnCPU:
     """Machines on the CPU, whose groups of rows threads share."""
+
+    refines = False
 
     def train(self, trainings: list[BankTraining]) -> list[LSSVMBank]:
         """Train several banks, see `Place`."""
