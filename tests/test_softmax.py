@@ -149,6 +149,16 @@ def test_no_features_leave_the_class_shares():
     np.testing.assert_allclose(np.exp(fit.log_proba(np.empty((1, 0)))), [[0.5, 0.3, 0.2]], atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_gains_below_the_rounding_of_the_objective_do_not_shorten_steps(seed):
+    random = np.random.default_rng(seed)
+    X, T, w = random.normal(size=(60, 5)), random.dirichlet(np.ones(4), 60), random.uniform(0.2, 2.0, 60)
+    W = np.log(random.dirichlet(np.ones(4), 60)) + T
+    fit = fit_softmax(X, T, sample_weight=w, ridge=0.5, anchor=W, scale_ridge=0.1, tol=1e-12)
+    assert fit.converged
+    assert fit.n_iter <= 6
+
+
 def test_separated_classes_without_any_ridge_end_and_say_so():
     X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
     fit = fit_softmax(X, np.array([0, 0, 1, 1]), ridge=0.0, tol=1e-30, max_iter=30)

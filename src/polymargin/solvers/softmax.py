@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from polymargin._threads import in_threads
 from polymargin.solvers._softmax_steps import NewtonSteps
-from polymargin.solvers.line_search import backtrack
+from polymargin.solvers.line_search import backtrack, rounding_of
 from polymargin.solvers.status import Status
 
 Array = NDArray[Any]
@@ -316,10 +316,11 @@ def _newton(problem: _Problem, theta: Array, tol: float, max_iter: int) -> Softm
         iteration += 1
         step = problem.step(P, gradient, max(min(0.3, norm**0.5), 0.03 * tol / norm))
         along = problem.logits(step)
-        length = backtrack(along_step, value, float(gradient @ step), sufficient=_SUFFICIENT)
-        no_gain = length == 0.0
-        if no_gain:
-            # Near the minimum the gain is below the rounding of the value: trust the gradient instead.
+        slope, rounding = float(gradient @ step), float(rounding_of(value))
+        length = backtrack(along_step, value, slope, slack=rounding, sufficient=_SUFFICIENT)
+        # Near the minimum the gain is below the rounding of the value: trust the gradient instead.
+        no_gain = length == 0.0 or -slope <= rounding
+        if length == 0.0:
             along_step(length := 1.0)
         new_gradient, new_norm = problem.gradient(theta + length * step, found[1])
         if no_gain and new_norm >= 0.9 * norm:
