@@ -44,7 +44,8 @@ test-long: $(VENV)/.dev ## what make test leaves out: further sets, seeds and si
 
 test-gpu: $(VENV)/.dev  ## the machines on a GPU, where there is one (pip install "polymargin[gpu]" first)
 	@if reason=$$($(BIN)/python -c 'from polymargin.device import resolve_device; resolve_device("cuda")' 2>&1); then \
-	  POLYMARGIN_DEVICE=cuda $(BIN)/python -m pytest tests/test_device.py tests/test_stacks.py; \
+	  POLYMARGIN_DEVICE=cuda $(BIN)/python -m pytest tests/test_device.py tests/test_stacks.py \
+	    tests/test_device_softmax.py; \
 	else \
 	  echo "There is no GPU here, so nothing was tested: $$(echo "$$reason" | tail -n 1)"; \
 	fi

@@ -15,8 +15,10 @@ from sklearn.preprocessing import StandardScaler
 
 import polymargin.device
 from polymargin import AutoKernelClassifier, LSSVMClassifier
+from polymargin._accelerator import accelerator
 from polymargin.datasets import make_waveform
 from polymargin.device import Device, OutOfDeviceMemory, resolve_device
+from polymargin.device import softmax as on_device
 from polymargin.device.kernels import DeviceKernel
 from polymargin.kernels import Blend
 from polymargin.machines import TrainingRows
@@ -52,6 +54,7 @@ def stand_in(monkeypatch):
         ("_GROUP_SECONDS", 0.0),
         ("_STACK_SECONDS", 0.0),
         ("_STACKED_CUBES_PER_SECOND", np.inf),
+        ("_SOFTMAX_OPERATIONS", 0.0),
     ):
         monkeypatch.setattr(_on_device, name, value)
     return device
@@ -130,6 +133,82 @@ def test_a_fit_on_a_device_chooses_what_one_on_the_cpu_chooses(wine, stand_in, m
     np.testing.assert_allclose(gpu.gamma_, cpu.gamma_, rtol=1e-6)
     np.testing.assert_allclose(gpu.loo_log_loss_, cpu.loo_log_loss_, rtol=1e-5)
     np.testing.assert_allclose(gpu.predict_proba(X), cpu.predict_proba(X), atol=1e-5)
+
+
+@pytest.fixture
+def softmax_fits(monkeypatch):
+    """The softmax problems that were solved on the device."""
+    found = []
+
+    def watched(data, *args, **kwargs):
+        found.append(data)
+        return on_device.fit_softmax(data, *args, **kwargs)
+
+    monkeypatch.setattr(polymargin.device, "fit_softmax", watched)
+    return found
+
+
+@pytest.mark.parametrize("scale", ["exact", "leaves", "landmarks"])
+def test_decoders_are_fitted_on_the_device_of_the_fit(waves, stand_in, softmax_fits, scale):
+    X, y = waves
+    given = {"kernel": "rbf", "gamma": 0.05, "scale": scale, "scaling": SMALL}
+    cpu = LSSVMClassifier(**given).fit(X, y)
+    assert not softmax_fits
+    gpu = LSSVMClassifier(device="cuda", **given).fit(X, y)
+    assert len(softmax_fits) >= 5  # two ridges in two folds, and all rows
+    np.testing.assert_allclose(gpu.loo_log_loss_, cpu.loo_log_loss_, rtol=1e-7)
+    solved = len(softmax_fits)
+    np.testing.assert_allclose(gpu.predict_log_proba(X), cpu.predict_log_proba(X), atol=1e-6)
+    assert gpu.decoder_.fit_.gradient_norm <= gpu.decoder_.tol
+    assert len(softmax_fits) == solved
+    assert accelerator() is None
+
+
+def test_decoders_on_a_device_do_not_depend_on_the_number_of_threads(wine, stand_in, softmax_fits):
+    X, y = wine
+    found = []
+    for n_jobs in (1, 2):  # threads of joblib try the kernels
+        model = LSSVMClassifier(device="cuda", n_jobs=n_jobs).fit(X, y)
+        found.append((len(softmax_fits), model.predict_log_proba(X)))
+        softmax_fits.clear()
+    assert found[0][0] == found[1][0]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_small_softmax_problems_stay_on_the_cpu(wine, stand_in, softmax_fits, monkeypatch):
+    X, y = wine
+    monkeypatch.setattr(_on_device, "_SOFTMAX_OPERATIONS", 178.0 * 3 * 7)
+    LSSVMClassifier(device="cuda", kernel="rbf", C=1.0, gamma=0.1).fit(X, y)
+    assert {len(each.targets) for each in softmax_fits} == {178}  # the folds are smaller
+
+
+def test_softmax_problems_that_do_not_fit_onto_the_device_are_solved_on_the_cpu(wine, stand_in, monkeypatch):
+    X, y = wine
+    given = {"device": "cuda", "kernel": "rbf", "C": 1.0, "gamma": 0.1, "scale": "exact"}
+    tried = []
+
+    def full(self, *args):
+        tried.append(self)
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(on_device.DeviceProblem, "value", full)
+    found = LSSVMClassifier(**given).fit(X, y).predict_log_proba(X)
+    assert tried
+    monkeypatch.setattr(_on_device, "_SOFTMAX_OPERATIONS", np.inf)
+    np.testing.assert_array_equal(found, LSSVMClassifier(**given).fit(X, y).predict_log_proba(X))
+
+
+def test_after_an_error_solvers_know_no_device(wine, stand_in, monkeypatch):
+    X, y = wine
+
+    def fails(*args, **kwargs):
+        assert accelerator() is not None
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("polymargin.estimators._flow.fit_decoder", fails)
+    with pytest.raises(ZeroDivisionError):
+        LSSVMClassifier(device="cuda", kernel="rbf", C=1.0, gamma=0.1).fit(X, y)
+    assert accelerator() is None
 
 
 def test_parameters_of_few_rows_are_refined_on_the_device(wine, stand_in, monkeypatch):
@@ -296,6 +375,7 @@ def test_leaves_and_landmarks_that_do_not_fit_onto_the_device_are_computed_on_th
         raise RuntimeError("CUDA out of memory")
 
     monkeypatch.setattr(DeviceKernel, "values", full)
+    monkeypatch.setattr(_on_device, "_SOFTMAX_OPERATIONS", np.inf)
     model = LSSVMClassifier(device="cuda", scale="both", **DIVIDED).fit(X, y)
     assert tried
     np.testing.assert_array_equal(model.predict_proba(X), expected)

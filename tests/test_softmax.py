@@ -230,7 +230,7 @@ def test_the_preconditioner_is_renewed_where_it_is_slow(monkeypatch):
     X, y = features_of(300, 20, 12)
     fits = []
     for slow in (0, 30, 10_000):
-        monkeypatch.setattr("polymargin.solvers._softmax_steps._SLOW", slow)
+        monkeypatch.setattr("polymargin.solvers._softmax_steps.SLOW", slow)
         fits.append(fit_softmax(10.0 * X, y, ridge=0.01, tol=1e-10))
         assert fits[-1].converged
         np.testing.assert_allclose(fits[-1].log_proba(X), fits[0].log_proba(X), atol=1e-3)

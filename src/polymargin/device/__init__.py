@@ -11,6 +11,7 @@ from polymargin.device.bank import fit_device_bank
 from polymargin.device.kernels import kernel_matrix
 from polymargin.device.margins import DeviceMargins
 from polymargin.device.search import RefinedParameters, press_path, refine_parameters
+from polymargin.device.softmax import fit_softmax
 from polymargin.device.stacks import STACKED_ROWS
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "RefinedParameters",
     "device_of",
     "fit_device_bank",
+    "fit_softmax",
     "kernel_matrix",
     "mean_squared_gradients",
     "press_path",

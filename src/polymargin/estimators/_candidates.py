@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from polymargin._accelerator import accelerated
 from polymargin._progress import Progress
 from polymargin._threads import blas_threads_for
 from polymargin.codebooks import Codebook
@@ -181,7 +182,8 @@ class Trainer:
             C, gamma = self._selected(kernel, progress)
             C, gamma = self._refined(replace(self.data, kernel=kernel).take(sample), C, gamma)
             bank = self.bank(kernel, C, gamma, sample)
-        return evaluated(bank, self.judge)
+        with accelerated(self.place.accelerator):  # threads of joblib do not know that of the fit
+            return evaluated(bank, self.judge)
 
 
 def bounded(plan: Plan, data: TrainingRows, codebook: Codebook) -> tuple[Plan, bool]:

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from polymargin._accelerator import Accelerator, accelerated
 from polymargin._progress import Count, Progress, notes, shown
 from polymargin._threads import blas_threads_for, threads
 from polymargin.cluster import is_dask
@@ -168,11 +169,20 @@ class DichotomyClassifier(KernelClassifier):
             counts = np.bincount(data.class_index, minlength=codebook.n_classes)
             decoder = self._planned(counts, data.X.shape[1], codebook, decoder)
             mean_rows, most_rows = self._matrix_rows(data, codebook)
-            with threads(getattr(self, "n_jobs", None), mean_rows, most_rows), blas_threads_for(most_rows):
+            with (
+                threads(getattr(self, "n_jobs", None), mean_rows, most_rows),
+                blas_threads_for(most_rows),
+                accelerated(self._accelerator),
+            ):
                 self._fit_machines(data, codebook, decoder, shared, progress)
                 self.codebook_ = codebook
                 self.decoder_ = self._fit_decoder(decoder, data, shared, progress)
         return self
+
+    @property
+    def _accelerator(self) -> Accelerator | None:
+        """What the solvers of the decoder may use beside the CPU."""
+        return None
 
     def _planned(self, class_counts: Array, n_features: int, codebook: Codebook, decoder: Decoder) -> Decoder:
         """Decide how the fit is divided, where there is a choice; return the decoder that goes with it."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin._accelerator import Accelerator, accelerated
 from polymargin._progress import Progress, logger, shown
 from polymargin._threads import blas_threads_for, count_jobs
 from polymargin._warnings import warn
@@ -22,6 +23,7 @@ from polymargin.estimators._scaled import fit_many_rows
 from polymargin.estimators._validation import check_landmarks, settings_of
 from polymargin.machines import TrainingRows
 from polymargin.machines._workspace import SharedWork
+from polymargin.scale._places import place_for
 from polymargin.scale.plan import ScalePlan, plan_scale
 from polymargin.scale.settings import DEFAULT, ScaleSettings
 from polymargin.scale.sources import RowSource
@@ -103,6 +105,10 @@ class ScaleMixin(DichotomyClassifier):
         """The name of the GPU to compute on; None: the CPU."""
         name = self._rows_on if self.device is None else self.device
         return None if name == "cpu" else name
+
+    @property
+    def _accelerator(self) -> Accelerator | None:
+        return place_for(self.plan_.device).accelerator
 
     @property
     def _scaling(self) -> ScaleSettings:
@@ -192,11 +198,12 @@ class ScaleMixin(DichotomyClassifier):
             plan = self._search_plan(
                 replace(sample, kernel=self._kernels[0].fitted(sample.X, sample.weights))
             )
-            choice, self.support_ = self._fit_many(source, codebook, decoder, plan, progress)
-            self._trained_rows = self.support_
-            self._keep_choice(choice)
-            self.codebook_ = codebook
-            self.decoder_ = self._fit_decoder(decoder, self.bank_.data, SharedWork(keep=False), progress)
+            with accelerated(self._accelerator):
+                choice, self.support_ = self._fit_many(source, codebook, decoder, plan, progress)
+                self._trained_rows = self.support_
+                self._keep_choice(choice)
+                self.codebook_ = codebook
+                self.decoder_ = self._fit_decoder(decoder, self.bank_.data, SharedWork(keep=False), progress)
         return self
 
 

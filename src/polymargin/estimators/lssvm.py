@@ -127,7 +127,8 @@ default="one-vs-one"
         in float64. Exact machines are for up to some 60 000 rows with 140 GB of GPU memory; kernel, metric and
         parameters are selected on a sample on the CPU and refined on the GPU. Fits that exceed the GPU's memory are
         divided into leaves and landmarks, which use the GPU where it is faster and has the memory, and the CPU
-        elsewhere. None: the CPU, or the GPU that holds X, under ``sklearn.config_context(array_api_dispatch=True)``.
+        elsewhere; so does the softmax of a decoder. None: the CPU, or the GPU that holds X, under
+        ``sklearn.config_context(array_api_dispatch=True)``.
     class_weight : dict, "balanced" or None, default=None
         Factors that multiply the weights of the rows of each class; "balanced": inversely proportional to the class
         frequencies. The probabilities are those for the class proportions of the weighted rows.

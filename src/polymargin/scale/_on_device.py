@@ -22,6 +22,8 @@ from polymargin.machines.lssvm_training import BankTraining, train_together
 from polymargin.scale._places import ON_CPU
 from polymargin.scale.feature_maps import FeatureMap, LandmarkMap
 from polymargin.scale.statistics import ClassStatistics
+from polymargin.solvers._softmax_problem import SoftmaxData
+from polymargin.solvers.softmax import SoftmaxFit
 
 Array = NDArray[Any]
 _Result = TypeVar("_Result")
@@ -36,6 +38,8 @@ _GROUP_SECONDS, _CUBES_PER_SECOND = 0.008, 1e10
 _STACK_SECONDS, _STACKED_CUBES_PER_SECOND = 0.03, 1e12
 #: What a value of a kernel takes the CPU, in such operations: 10 ns, and 0.2 ns for every column of the rows.
 _VALUE, _VALUE_OF_COLUMN = 100.0, 2.0
+#: Softmax problems with fewer multiplications in a product stay on the CPU, which solves them in a few milliseconds.
+_SOFTMAX_OPERATIONS = 5e5
 #: Threads that train leaves have the device one after the other: each may need most of its memory.
 _ONE_AT_A_TIME = RLock()
 
@@ -57,6 +61,28 @@ class OnDevice:
         self._n_threads = n_threads()
         # The last kernel, with its rows, which several banks have in common; one at a time.
         self._known: tuple[Any, Kernel, Any] | None = None
+
+    @property
+    def accelerator(self) -> OnDevice:
+        """The device, for softmax problems."""
+        return self
+
+    def fit_softmax(
+        self,
+        data: SoftmaxData,
+        start: SoftmaxFit | None,
+        tol: float,
+        max_iter: int,
+        on_cpu: Callable[[], SoftmaxFit],
+    ) -> SoftmaxFit:
+        """Solve a softmax problem, see `polymargin._accelerator.Accelerator`."""
+        if data.operations < _SOFTMAX_OPERATIONS:
+            return on_cpu()
+        return self._tried(
+            lambda: devices.fit_softmax(data, start, tol=tol, max_iter=max_iter, device=self._device),
+            on_cpu,
+            falls_back=True,
+        )
 
     def train(self, trainings: list[BankTraining]) -> list[LSSVMBank]:
         """Train several banks, see `Place`."""
@@ -155,13 +181,20 @@ class OnDevice:
         """Return whether the threads that there are do the operations of some groups of rows sooner than a device."""
         return self._seconds(operations) < _GROUP_SECONDS * len(operations)
 
-    def _tried(self, on_device: Callable[[], _Result], on_cpu: Callable[[], _Result]) -> _Result:
+    def _tried(
+        self,
+        on_device: Callable[[], _Result],
+        on_cpu: Callable[[], _Result],
+        falls_back: bool | None = None,
+    ) -> _Result:
+        if falls_back is None:
+            falls_back = self._falls_back
         if self._known is not None:
             try:
                 return _tried(self._device, on_device, None)
             except OutOfDeviceMemory:
                 self._known = None  # without what is kept it may fit
-        return _tried(self._device, on_device, on_cpu if self._falls_back else None)
+        return _tried(self._device, on_device, on_cpu if falls_back else None)
 
 
 class DeviceMap:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from polymargin._accelerator import Accelerator
 from polymargin.codebooks import Codebook
 from polymargin.kernels import Kernel
 from polymargin.machines import LSSVMBank, TrainingRows
@@ -20,7 +21,16 @@ Array = NDArray[Any]
 
 
 class Place(Protocol):
-    """Where machines are trained."""
+    """Where machines are trained.
+
+    Attributes
+    ----------
+    accelerator : Accelerator or None
+        What solvers may use beside the CPU.
+    """
+
+    @property
+    def accelerator(self) -> Accelerator | None: ...
 
     @property
     def refines(self) -> bool:
@@ -110,6 +120,7 @@ class OnCPU:
     """Machines on the CPU, whose groups of rows threads share."""
 
     refines = False
+    accelerator = None
 
     def train(self, trainings: list[BankTraining]) -> list[LSSVMBank]:
         """Train several banks, see `Place`."""

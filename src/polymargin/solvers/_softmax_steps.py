@@ -16,9 +16,9 @@ Array = NDArray[Any]
 #: Up to this many coefficients the Hessian is cheaper than conjugate gradients.
 _LARGEST = 100
 #: Steps of the conjugate gradients within one Newton step, at most.
-_MAX_INNER = 250
+MAX_INNER = 250
 #: After more steps than this the preconditioner is renewed.
-_SLOW = 30
+SLOW = 30
 #: Single precision will do for a Newton step, which need not be exact, where the ridges are at least this share of the
 #: weight, and no more than its inverse: then they bound the condition of the Hessian.
 _WELL_POSED = 1e-5
@@ -46,9 +46,7 @@ class NewtonSteps:
     def __init__(
         self, A: Array, W: Array | None, mass: Array, ridge: Array, scale_ridge: float, total: float
     ):
-        smallest, largest = ridge.min(), max(ridge.max(), scale_ridge)
-        tame = _WELL_POSED * total <= smallest and _WELL_POSED * largest <= total
-        self.kind = np.dtype(np.float32) if tame else A.dtype
+        self.kind = step_kind(A.dtype, ridge, scale_ridge, total)
         self.A = A.astype(self.kind, copy=False)
         self.W = None if W is None else W.astype(self.kind, copy=False)
         self.mass = mass.astype(self.kind, copy=False)
@@ -92,9 +90,16 @@ class NewtonSteps:
             self.inverse = _SharedInverse(self, P)
         residual = (-gradient).astype(self.kind)
         step, n_inner = _conjugate_gradients(_Hessian(self, P), self.inverse, residual, forcing)
-        if n_inner > _SLOW:
+        if n_inner > SLOW:
             self.inverse = None
         return step.astype(np.float64, copy=False)
+
+
+def step_kind(given: np.dtype[Any], ridge: Array, scale_ridge: float, total: float) -> np.dtype[Any]:
+    """Return the precision of the conjugate gradients: the one that is given, or single precision where it will do."""
+    smallest, largest = ridge.min(), max(ridge.max(), scale_ridge)
+    tame = _WELL_POSED * total <= smallest and _WELL_POSED * largest <= total
+    return np.dtype(np.float32) if tame else given
 
 
 class _Pairs(NamedTuple):
@@ -202,7 +207,7 @@ def _conjugate_gradients(
     direction = inverse(residual)
     rho = rho_first = float(residual @ direction)
     n_inner = 0
-    while n_inner < _MAX_INNER:
+    while n_inner < MAX_INNER:
         n_inner += 1
         product = hessian(direction)
         bend = float(direction @ product)

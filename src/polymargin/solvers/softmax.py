@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polymargin._threads import in_threads
-from polymargin.solvers._softmax_steps import NewtonSteps
+from polymargin._accelerator import accelerator
+from polymargin.solvers._softmax_problem import Problem, ProblemLike, SoftmaxData
 from polymargin.solvers.line_search import backtrack, rounding_of
 from polymargin.solvers.status import Status
 
@@ -28,8 +28,6 @@ Array = NDArray[Any]
 #: Sufficient decrease of the line search, as a share of the slope. A good Newton step gains one half; one that gains
 #: much less has reached saturated probabilities, from where the next step would be much too long.
 _SUFFICIENT = 0.2
-#: A feature whose root mean square is below this is treated as zero.
-_ZERO = 1e-100
 
 
 @dataclass(frozen=True)
@@ -275,7 +273,7 @@ def fit_softmax(
     else:
         back = None
     kind = np.float32 if features.dtype == np.float32 else np.float64
-    problem = _Problem(
+    data = SoftmaxData(
         features.astype(kind, copy=False),
         targets.astype(kind, copy=False),
         np.ones(len(targets), kind) if sample_weight is None else np.asarray(sample_weight, kind),
@@ -283,19 +281,35 @@ def fit_softmax(
         intercept_ridge,
         None if anchor is None else np.asarray(anchor, kind),
         scale_ridge,
-        offset,
+        None if offset is None else np.asarray(offset, kind),
     )
-    if start is None:
-        B, b, scale = np.zeros((features.shape[1], targets.shape[1])), np.zeros(targets.shape[1]), 1.0
-    else:
-        B, b, scale = start.coef, start.intercept, 1.0 if start.scale is None else start.scale
-    theta = np.append((np.vstack([B, b]).T * problem.units).ravel(), scale * problem.anchor_unit)
-    fit = _newton(problem, theta, tol, max_iter)
+
+    def on_cpu() -> SoftmaxFit:
+        return newton(Problem(data), start, tol, max_iter)
+
+    device = accelerator()
+    fit = on_cpu() if device is None else device.fit_softmax(data, start, tol, max_iter, on_cpu)
     return fit if back is None else replace(fit, coef=back @ fit.coef)
 
 
-def _newton(problem: _Problem, theta: Array, tol: float, max_iter: int) -> SoftmaxFit:
-    """Minimise by Newton steps, solved directly or just well enough by conjugate gradients, with a line search."""
+def newton(problem: ProblemLike, start: SoftmaxFit | None, tol: float, max_iter: int) -> SoftmaxFit:
+    """Minimise by Newton steps, solved directly or just well enough by conjugate gradients, with a line search.
+
+    Parameters
+    ----------
+    problem : ProblemLike
+        The problem, in arrays of any library: what is computed here are sums and products with numbers.
+    start, tol, max_iter
+        As for `fit_softmax`.
+
+    Returns
+    -------
+    SoftmaxFit
+    """
+    if start is None:
+        theta = problem.theta(None, None, 1.0)
+    else:
+        theta = problem.theta(start.coef, start.intercept, 1.0 if start.scale is None else start.scale)
     logits = problem.logits(theta)
     value, P = found = problem.value(theta, logits)
     gradient, norm = problem.gradient(theta, P)
@@ -328,127 +342,4 @@ def _newton(problem: _Problem, theta: Array, tol: float, max_iter: int) -> Softm
             break
         theta, logits = theta + length * step, logits + length * along
         (value, P), gradient, norm = found, new_gradient, new_norm
-    B = (theta[:-1].reshape(problem.ridge.shape) / problem.units).T
-    scale = None if problem.W is None else float(theta[-1]) / problem.anchor_unit
-    return SoftmaxFit(B[:-1].copy(), B[-1].copy(), scale, status, norm, value, iteration)
-
-
-class _Problem:
-    """The objective over θ, one vector of the coefficients and intercepts, class by class, and of the anchor's scale.
-
-    Inside, the rows of the data run last: probabilities have the shape (K, n), so that sums over classes add long
-    vectors. Features and the anchor are in units near their root mean squares; the units are powers of two, which round
-    nothing.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n, d)
-        X, whose precision is that of all products with it.
-    targets : ndarray of shape (n, K)
-        For every row a distribution over the classes.
-    weights : ndarray of shape (n,)
-        Row weights.
-    ridge : float or array that broadcasts to (d, K)
-        λ of the coefficients.
-    intercept_ridge : float
-        λ of the intercepts.
-    anchor : ndarray of shape (n, K) or None
-        W.
-    scale_ridge : float
-        λ of the anchor's scale.
-    offset : ndarray of shape (K,) or None
-        A constant added to the logits of every row.
-    """
-
-    def __init__(
-        self,
-        features: Array,
-        targets: Array,
-        weights: Array,
-        ridge: float | Array,
-        intercept_ridge: float,
-        anchor: Array | None,
-        scale_ridge: float,
-        offset: Array | None = None,
-    ):
-        n, d = features.shape
-        n_classes = targets.shape[1]
-        if targets.shape[0] != n or weights.shape != (n,):
-            raise ValueError(f"{n} rows of features need as many targets and weights")
-        if anchor is not None and anchor.shape != targets.shape:
-            raise ValueError(
-                f"the anchor must have the shape {targets.shape} of the targets, not {anchor.shape}"
-            )
-        if np.min(ridge, initial=0.0) < 0.0 or intercept_ridge < 0.0 or scale_ridge < 0.0:
-            raise ValueError("a ridge cannot be negative")
-        if not weights.sum() > 0.0:
-            raise ValueError("some row must have a positive weight")
-        self.kind = features.dtype
-        self.total = float(weights.sum())
-        # Targets need not sum to one exactly, because of rounding or of partial rows.
-        self.targets = np.ascontiguousarray(targets.T) * weights
-        self.mass = self.targets.sum(axis=0)
-        self.A = np.empty((d + 1, n), self.kind)
-        self.A[:-1], self.A[-1] = features.T, 1.0
-        sizes = np.sqrt(np.square(self.A) @ weights / self.total).astype(np.float64)
-        self.units, self.rest = _powers_of_two(sizes)
-        self.A /= self.units.astype(self.kind)[:, np.newaxis]
-        self.ridge = np.empty((n_classes, d + 1))
-        self.ridge[:, :-1], self.ridge[:, -1] = np.transpose(ridge), intercept_ridge
-        self.ridge /= self.units**2
-        self.W, self.anchor_unit, self.anchor_rest = None, 1.0, 1.0
-        if anchor is not None:
-            spread = anchor - anchor.mean(axis=1, keepdims=True)
-            unit, rest = _powers_of_two(np.sqrt(np.mean(spread**2, dtype=np.float64)))
-            self.anchor_unit, self.anchor_rest = float(unit), float(rest)
-            self.W = np.ascontiguousarray(anchor.T) / self.kind.type(unit)
-        self.offset = None if offset is None else np.asarray(offset, self.kind)[:, np.newaxis]
-        self.scale_ridge = scale_ridge / self.anchor_unit**2
-        self.step = NewtonSteps(self.A, self.W, self.mass, self.ridge, self.scale_ridge, self.total)
-
-    def logits(self, theta: Array) -> Array:
-        """Return the logits without the offset, which are linear in θ, shape (K, n)."""
-        B = theta[:-1].reshape(self.ridge.shape).astype(self.kind, copy=False)
-        logits = np.empty((B.shape[0], self.A.shape[1]), self.kind)
-
-        def of_part(rows: slice) -> None:
-            np.matmul(B, self.A[:, rows], out=logits[:, rows])
-            if self.W is not None:
-                logits[:, rows] += self.kind.type(theta[-1]) * self.W[:, rows]
-
-        in_threads(of_part, self.step.parts)
-        return logits
-
-    def value(self, theta: Array, logits: Array) -> tuple[float, Array]:
-        """Return cross-entropy plus penalty, and the class probabilities, shape (K, n), from θ and its `logits`."""
-        if self.offset is not None:
-            logits = logits + self.offset
-        shifted = logits - logits.max(axis=0)
-        P = np.exp(shifted)
-        sums = P.sum(axis=0)
-        P /= sums
-        loss = float(self.mass @ np.log(sums) - np.vdot(self.targets, shifted))
-        B = theta[:-1].reshape(self.ridge.shape)
-        scale_penalty = self.scale_ridge * (theta[-1] - self.anchor_unit) ** 2
-        return loss + 0.5 * float(np.vdot(self.ridge, B * B) + scale_penalty), P
-
-    def gradient(self, theta: Array, P: Array) -> tuple[Array, float]:
-        """Return the gradient of the value, and its norm, see `SoftmaxFit.gradient_norm`."""
-        residuals = self.mass * P
-        residuals -= self.targets
-        gradient = np.empty(theta.size)
-        B = gradient[:-1].reshape(self.ridge.shape)  # a view
-        np.multiply(self.ridge, theta[:-1].reshape(self.ridge.shape), out=B)
-        for part in in_threads(lambda rows: residuals[:, rows] @ self.A[:, rows].T, self.step.parts):
-            B += part
-        scale_gradient = 0.0 if self.W is None else float(np.vdot(self.W, residuals))
-        gradient[-1] = scale_gradient + self.scale_ridge * (theta[-1] - self.anchor_unit)
-        largest = max((np.abs(B).max(axis=0) / self.rest).max(), abs(gradient[-1]) / self.anchor_rest)
-        return gradient, float(largest / self.total)
-
-
-def _powers_of_two(sizes: Any) -> tuple[Any, Any]:
-    """Return the powers of two near sizes, and what sizes are in these units; zeros stay as they are."""
-    nonzero = sizes > _ZERO
-    units = np.exp2(np.rint(np.log2(np.where(nonzero, sizes, 1.0))))
-    return units, np.where(nonzero, sizes, 1.0) / units
+    return SoftmaxFit(*problem.coefficients(theta), status, norm, value, iteration)
