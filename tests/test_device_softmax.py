@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from polymargin.device import Device, OutOfDeviceMemory, fit_softmax, resolve_device
+from polymargin.device import Device, OutOfDeviceMemory, fit_softmax
 from polymargin.device import softmax as on_device
 from polymargin.solvers._softmax_problem import Problem, SoftmaxData
 from polymargin.solvers.softmax import newton
-
-PLACES = [("array_api_strict", "cpu"), ("torch", "cpu"), ("numpy", "cpu")]
-if os.environ.get("POLYMARGIN_DEVICE", "").startswith("cuda"):
-    PLACES.append(("torch", os.environ["POLYMARGIN_DEVICE"]))
-
-
-@pytest.fixture(params=PLACES, ids="-".join)
-def device(request):
-    library, name = request.param
-    pytest.importorskip(library)
-    return resolve_device(name, library=library)
 
 
 @pytest.fixture(params=["exact steps", "conjugate gradients"])
