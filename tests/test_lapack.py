@@ -30,6 +30,11 @@ def test_everything_about_one_matrix(n):
     kept = Y.copy()
     assert_allclose(A @ _lapack.solve_factored(lower, Y), Y, atol=1e-8)
     assert_array_equal(Y, kept)
+    for transposed in (False, True):
+        solved = _lapack.solve_triangle(lower, Y, transposed=transposed)
+        assert_array_equal(solved, lapack.dtrtrs(lower, Y, lower=1, trans=int(transposed))[0])
+        assert_allclose((lower.T if transposed else lower) @ solved, Y, atol=1e-10)
+    assert_array_equal(Y, kept)
 
     triangle = lower.copy(order="F")
     _lapack.invert_triangle(triangle)
@@ -67,6 +72,14 @@ def test_tiles_of_large_matrices(n, monkeypatch):
     assert not _lapack.factor(A)
 
 
+def test_nothing_to_factor_or_to_solve():
+    """As for a fold without rows of a group."""
+    nothing = np.empty((0, 0), order="F")
+    assert _lapack.factor(nothing)
+    assert _lapack.solve_triangle(nothing, np.empty((0, 3))).shape == (0, 3)
+    assert _lapack.solve_triangle(np.eye(2, order="F"), np.empty((2, 0))).shape == (2, 0)
+
+
 def test_what_is_not_positive_definite():
     assert not _lapack.factor(np.asfortranarray([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(np.linalg.LinAlgError, match="singular"):
@@ -89,23 +102,26 @@ def test_what_would_corrupt_memory_is_refused(A):
         _lapack.factor(A)
 
 
-def test_right_hand_sides_of_another_size_are_refused():
+@pytest.mark.parametrize("solve", [_lapack.solve_factored, _lapack.solve_triangle])
+def test_right_hand_sides_of_another_size_are_refused(solve):
     lower = np.eye(3, order="F")
     with pytest.raises(ValueError, match="3 rows"):
-        _lapack.solve_factored(lower, np.ones((4, 1)))
+        solve(lower, np.ones((4, 1)))
 
 
-def test_threads_factor_at_once():
+@pytest.mark.parametrize("routine", ["factor", "solve_triangle"])
+def test_threads_work_at_once(routine):
     """While one thread is inside LAPACK, another runs Python: that is what these wrappers are for."""
     A = positive_definite(1500)
+    arguments = [A] if routine == "factor" else [A, A.copy(order="F")]
     began, ended, ticks = [], [], []
 
-    def factor():
+    def work():
         began.append(time.perf_counter())
-        _lapack.factor(A)
+        getattr(_lapack, routine)(*arguments)
         ended.append(time.perf_counter())
 
-    thread = threading.Thread(target=factor)
+    thread = threading.Thread(target=work)
     thread.start()
     while not ended:
         ticks.append(time.perf_counter())

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import lapack
 
 from polymargin._threads import over_rows
 from polymargin.codebooks import Codebook
@@ -18,6 +17,7 @@ from polymargin.machines._workspace import Workspace, among
 from polymargin.rows import TrainingRows
 from polymargin.selection import evidence
 from polymargin.selection.samples import SampledGroup
+from polymargin.solvers import _lapack
 from polymargin.solvers.centring import Centring, centre
 from polymargin.solvers.leave_out import LeftOut
 from polymargin.solvers.ridge import NotPositiveDefinite
@@ -336,7 +336,7 @@ def check_base(base: Array, kernel: Kernel) -> None:
         # A matrix given by the user may be in single precision: only clearly negative eigenvalues are refused.
         shifted = np.array(base, order="F")
         shifted[np.diag_indices_from(shifted)] += 1e-7 * max(float(np.trace(np.abs(base))), 1e-300)
-        if lapack.dpotrf(shifted, lower=1, overwrite_a=1)[1] != 0:
+        if not _lapack.factor(shifted):
             raise NotPositiveDefinite(f"the kernel matrix is not positive semi-definite; {_remedy(kernel)}")
 
 

@@ -1,4 +1,4 @@
-"""Cholesky factors and inverses without the interpreter's lock, so that threads work on different matrices at once.
+"""Cholesky factors, inverses and solutions without the interpreter's lock, so that threads work on several at once.
 
 SciPy's own wrappers hold the lock while LAPACK works. These call the same routines, which SciPy exports for Cython,
 through ctypes, which lets go of it. Triangles are inverted by halves, which is mostly matrix products: LAPACK's own
@@ -39,6 +39,7 @@ def _routine(library: Any, name: str, n_arguments: int) -> Callable[..., None]:
 _dpotrf = _routine(cython_lapack, "dpotrf", 5)
 _dpotrs = _routine(cython_lapack, "dpotrs", 8)
 _dtrtri = _routine(cython_lapack, "dtrtri", 6)
+_dtrtrs = _routine(cython_lapack, "dtrtrs", 10)
 _dlauum = _routine(cython_lapack, "dlauum", 5)
 _dtrmm = _routine(cython_blas, "dtrmm", 11)
 _dtrsm = _routine(cython_blas, "dtrsm", 11)
@@ -79,7 +80,7 @@ def factor(A: Array) -> bool:
     _check(A)
     corner, n = A.ctypes.data, A.shape[0]
     with blas_threads_for(0 if n_threads() > 1 else n):
-        definite = _factor_by_tiles(corner, n) if n > FEW_ROWS else _factor(corner, n, n)
+        definite = _factor_by_tiles(corner, n) if n > FEW_ROWS else _factor(corner, n, max(n, 1))
 
     def clear(start: int) -> None:
         stripe = slice(start, start + _STRIPE)
@@ -239,10 +240,34 @@ def _invert(corner: int, n: int, stride: int) -> None:
 def solve_factored(lower: Array, Y: Array) -> Array:
     """Return (LLᵀ)⁻¹Y, shape (n, L), in Fortran order; Y is kept."""
     _check(lower)
-    if Y.ndim != 2 or Y.shape[0] != lower.shape[0]:
-        raise ValueError(f"a matrix of {lower.shape[0]} rows has no solution for the shape {Y.shape}")
+    _check_sides(lower, Y)
     solution = np.array(Y, dtype=np.float64, order="F")
     size, info = byref(c_int(lower.shape[0])), c_int()
     width = byref(c_int(Y.shape[1]))
     _dpotrs(_LOWER, size, width, lower.ctypes.data, size, solution.ctypes.data, size, byref(info))
     return solution
+
+
+def solve_triangle(lower: Array, Y: Array, *, transposed: bool = False) -> Array:
+    """Return L⁻¹Y, shape (n, L), in Fortran order, or with the transpose of L; Y is kept.
+
+    Examples
+    --------
+    >>> lower = np.array([[2.0, 0.0], [1.0, 2.0]], order="F")
+    >>> solve_triangle(lower, np.array([[2.0], [5.0]])).ravel()
+    array([1., 2.])
+    """
+    _check(lower)
+    _check_sides(lower, Y)
+    solution = np.array(Y, dtype=np.float64, order="F")
+    if solution.size:
+        size, width, info = byref(c_int(lower.shape[0])), byref(c_int(Y.shape[1])), c_int()
+        operation = _TRANSPOSED if transposed else _AS_IT_IS
+        given, target = lower.ctypes.data, solution.ctypes.data
+        _dtrtrs(_LOWER, operation, _NOT_UNIT, size, width, given, size, target, size, byref(info))
+    return solution
+
+
+def _check_sides(lower: Array, Y: Array) -> None:
+    if Y.ndim != 2 or Y.shape[0] != lower.shape[0]:
+        raise ValueError(f"a matrix of {lower.shape[0]} rows has no solution for the shape {Y.shape}")

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import sparse
+
+from polymargin.solvers import _lapack
 
 Array = NDArray[Any]
 
@@ -207,13 +209,15 @@ def leave_fold_out(
         without the fold and without the row (or its group).
     """
     rows, others = np.flatnonzero(held), np.flatnonzero(~held)
-    lower = linalg.cholesky(P[np.ix_(rows, rows)], lower=True, check_finite=False)
-    half = _solve_lower(lower, P[np.ix_(rows, others)])
-    weighed = _solve_lower(lower, solution[rows])
+    lower = np.asfortranarray(P[np.ix_(rows, rows)])
+    if not _lapack.factor(lower):
+        raise np.linalg.LinAlgError("the rows of a fold have no inverse")
+    half = _lapack.solve_triangle(lower, P[np.ix_(rows, others)])
+    weighed = _lapack.solve_triangle(lower, solution[rows])
     without = np.zeros_like(solution)
     without[others] = solution[others] - half.T @ weighed
     errors = np.empty_like(solution)
-    errors[rows] = _solve_lower(lower, weighed, trans="T")
+    errors[rows] = _lapack.solve_triangle(lower, weighed, transposed=True)
     if left_out is None:
         rest = np.diagonal(P)[others] - np.einsum("an,an->n", half, half)
         errors[others] = without[others] / np.maximum(rest, np.finfo(float).tiny)[:, np.newaxis]
@@ -228,10 +232,3 @@ def leave_fold_out(
             block = block - np.einsum("agi,agj->gij", part, part, optimize=True)
             errors[outside] = np.linalg.solve(block, without[outside])
     return without, errors
-
-
-def _solve_lower(lower: Array, right: Array, trans: str = "N") -> Array:
-    """Solve a triangular system; of a fold without rows, which SciPy 1.11 refuses, there is nothing to solve."""
-    if not right.size:
-        return right
-    return linalg.solve_triangular(lower, right, lower=True, trans=trans, check_finite=False)
