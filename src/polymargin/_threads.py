@@ -1,4 +1,7 @@
-"""Threads: ours, for work that is independent, and those of BLAS, which on small matrices cost more than they bring."""
+"""Threads: ours, for work that is independent, and those of BLAS, which on small matrices cost more than they bring.
+
+Processes take the place of ours where there is much work on small matrices, for which threads wait for each other.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from contextvars import ContextVar, copy_context
 from multiprocessing import current_process
 from numbers import Integral
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from joblib import cpu_count, effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController
+
+from polymargin import _memory
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -173,19 +178,38 @@ _PART_OPERATIONS = 1e7
 #: The entries of the rows that are worked on at a time: they stay in the cache. (With one thread half or twice as many
 #: take as long; threads wait for the interpreter at every step, so that fewer are better.)
 ENTRIES = 2**17
-#: The threads that `in_threads` may use here, and how many they are.
-_threads: ContextVar[tuple[ThreadPoolExecutor, int] | None] = ContextVar("threads", default=None)
+#: The operations of a fit, the sum of the cubes of the rows of its matrices, for which processes are worth while. They
+#: take one core 3 to 10 seconds, with a search twice that; to start the processes takes one or two.
+_WORTH_PROCESSES = 1e11
+#: The least number of processes: two threads hardly wait for each other.
+_LEAST_PROCESSES = 4
+#: The memory of a process that has imported what it needs, and the share of the free memory that all may take.
+_PROCESS_BYTES, _PROCESSES_SHARE = 1.2e8, 0.5
+
+
+class _Workers(NamedTuple):
+    """The threads that `in_threads` may use, how many they are, and whether processes may take their place."""
+
+    pool: ThreadPoolExecutor
+    number: int
+    by_processes: bool
+
+
+_threads: ContextVar[_Workers | None] = ContextVar("threads", default=None)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _threads.set(None))  # its threads are the parent's
 
 
 @contextmanager
-def threads(n_jobs: int | None, n_rows: float = FEW_ROWS, most_rows: float = 0.0) -> Iterator[None]:
+def threads(
+    n_jobs: int | None, n_rows: float = FEW_ROWS, most_rows: float = 0.0, operations: float = 0.0
+) -> Iterator[None]:
     """Let `in_threads` use so many threads, as joblib counts them; within another such block, those of that one.
 
     Where the matrices to work on have but few rows, more threads would only wait for the interpreter, and there are
     fewer or none. Where some have many rows (`most_rows`), there are at least as many as BLAS has: ours take their
-    place, which is faster, and results are the same for any `n_jobs`.
+    place, which is faster, and results are the same for any `n_jobs`. Where the work takes many `operations`, there are
+    as many processes besides (`n_processes`), if joblib has any.
     """
     # A solution takes time in n³, its Python code does not depend on n.
     number = min(count_jobs(n_jobs), 1 + int((n_rows / _WORTH_TWO_THREADS) ** 3))
@@ -198,7 +222,9 @@ def threads(n_jobs: int | None, n_rows: float = FEW_ROWS, most_rows: float = 0.0
         return
     # joblib's threads are asked every 10 ms whether they are done, which is longer than many a matrix takes.
     pool = ThreadPoolExecutor(number, thread_name_prefix="polymargin")
-    token = _threads.set((pool, number))
+    many = number >= _LEAST_PROCESSES and operations >= _WORTH_PROCESSES
+    by_processes = many and _may_start(number)
+    token = _threads.set(_Workers(pool, number, by_processes))
     try:
         yield
     finally:
@@ -209,7 +235,22 @@ def threads(n_jobs: int | None, n_rows: float = FEW_ROWS, most_rows: float = 0.0
 def n_threads() -> int:
     """Return how many threads share work here."""
     known = _threads.get()
-    return 1 if known is None else known[1]
+    return 1 if known is None else known.number
+
+
+def n_processes() -> int:
+    """Return how many processes may share work here, by joblib; one: threads are to share it."""
+    known = _threads.get()
+    return known.number if known is not None and known.by_processes else 1
+
+
+def _may_start(number: int) -> bool:
+    """Return whether joblib would start processes here, and there is memory for so many."""
+    backend = get_active_backend()[0]
+    nested = bool(getattr(backend, "nesting_level", 0)) or current_process().daemon
+    if nested or getattr(backend, "uses_threads", False):
+        return False
+    return number * _PROCESS_BYTES <= _PROCESSES_SHARE * _memory.available()
 
 
 def in_threads(
@@ -302,7 +343,7 @@ def _at_once(function: Callable[[Item], Result], items: Sequence[Item]) -> list[
     with blas_threads_for(0):
         try:
             for context, item in zip(contexts, items, strict=True):
-                tasks.append(known[0].submit(context.run, work, item))
+                tasks.append(known.pool.submit(context.run, work, item))
             return list(map(Future.result, tasks))  # no variable of this frame holds the task that failed
         finally:
             # After an error, or an interrupt, nothing else is begun, and nothing goes on with more threads of BLAS.

@@ -168,12 +168,10 @@ class DichotomyClassifier(KernelClassifier):
             decoder.check(codebook)
             counts = np.bincount(data.class_index, minlength=codebook.n_classes)
             decoder = self._planned(counts, data.X.shape[1], codebook, decoder)
-            mean_rows, most_rows = self._matrix_rows(data, codebook)
-            with (
-                threads(getattr(self, "n_jobs", None), mean_rows, most_rows),
-                blas_threads_for(most_rows),
-                accelerated(self._accelerator),
-            ):
+            n_rows = self._matrix_rows(data, codebook)
+            most_rows, operations = float(n_rows.max()), float((n_rows**3).sum())
+            workers = threads(getattr(self, "n_jobs", None), float(n_rows.mean()), most_rows, operations)
+            with workers, blas_threads_for(most_rows), accelerated(self._accelerator):
                 self._fit_machines(data, codebook, decoder, shared, progress)
                 self.codebook_ = codebook
                 self.decoder_ = self._fit_decoder(decoder, data, shared, progress)
@@ -188,9 +186,9 @@ class DichotomyClassifier(KernelClassifier):
         """Decide how the fit is divided, where there is a choice; return the decoder that goes with it."""
         return decoder
 
-    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> tuple[float, float]:
-        """Return the mean and the largest size of the matrices with which the machines are trained."""
-        return data.class_index.size, data.class_index.size
+    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> Array:
+        """Return the number of rows of the matrices with which the machines are trained."""
+        return np.array([float(data.class_index.size)])
 
     def _fit_decoder(
         self,

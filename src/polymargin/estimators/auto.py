@@ -112,7 +112,7 @@ class AutoKernelClassifier(
     n_jobs : int or None, default=None
         The number of members fitted in parallel with joblib, whose backend is set with ``joblib.parallel_config``. The
         result does not depend on it. With many rows, members are fitted one after the other, and each uses as many
-        threads. Predictions use them, too.
+        threads, or processes, see `LSSVMClassifier`. Predictions use threads, too.
     verbose : int, default=0
         Whether ``fit`` shows its progress.
     random_state : int, RandomState instance or None, default=None

@@ -141,7 +141,8 @@ default="one-vs-one"
     n_jobs : int or None, default=None
         The number of candidate kernels fitted in parallel with joblib, whose backend is set with
         ``joblib.parallel_config``, and of threads that share groups of rows, parts of large matrices and the rows of
-        predictions. The result does not depend on it.
+        predictions. In long fits with four jobs or more, processes of that backend take the place of threads for groups
+        of few rows; with a backend of threads there are none. The result does not depend on it.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, if stderr is not a terminal,
         occasional messages of the logger "polymargin" at level INFO.
@@ -324,11 +325,10 @@ default="one-vs-one"
         self._weight_unit = float(data.weights.mean())
         return data if self._weight_unit == 1.0 else replace(data, weights=data.weights / self._weight_unit)
 
-    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> tuple[float, float]:
-        """Return the mean and the largest number of rows of a group of columns."""
-        counts = np.bincount(data.class_index, minlength=codebook.n_classes)
-        sizes = [counts[group.classes].sum() for group in codebook.column_groups]
-        return float(np.mean(sizes)), float(np.max(sizes))
+    def _matrix_rows(self, data: TrainingRows, codebook: Codebook) -> Array:
+        """Return the number of rows of every group of columns."""
+        counts = np.bincount(data.class_index, minlength=codebook.n_classes).astype(np.float64)
+        return np.array([counts[group.classes].sum() for group in codebook.column_groups])
 
     def _fit_machines(
         self,

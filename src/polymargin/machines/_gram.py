@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -139,12 +140,6 @@ class GroupGram:
         self.rows, self.columns, self.targets = group.rows, group.columns, group.targets
         self.weights, self.counted, self.total = group.weights, group.counted, float(group.weights.sum())
         self.left_out = None if group.observations is None else LeftOut.of(group.observations)
-        # `first`: the first row of every set of equal rows; `_equals`: the set of every row.
-        first, self._equals = np.unique(
-            workspace.distinct.inverse[group.rows], return_index=True, return_inverse=True
-        )[1:]
-        #: The number of distinct rows, on which budgets are based, so that copies of rows change nothing.
-        self.n_different = int(first.size)
         self._features: Features | None = None
         self._matrix_shared = not by_features
         if by_features and self.n_different >= _ROWS_PER_FEATURE * workspace.features.orders.size:
@@ -155,6 +150,16 @@ class GroupGram:
         self.n_features: int | None = None
         if self._features is not None and self.left_out is None:
             self.n_features = self._features.orders.size
+
+    @cached_property
+    def _equals(self) -> Array:
+        """The set of equal rows that every row belongs to, shape (m,)."""
+        return np.unique(self.workspace.distinct.inverse[self.group.rows], return_inverse=True)[1]
+
+    @property
+    def n_different(self) -> int:
+        """The number of distinct rows, on which budgets are based, so that copies of rows change nothing."""
+        return int(self._equals.max()) + 1
 
     def thin(self) -> ThinMatrix:
         """Return the centred features of the rows; raise ValueError if they overflow or underflow."""

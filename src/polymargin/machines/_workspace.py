@@ -32,10 +32,18 @@ class Workspace:
         The training rows.
     distinct : DistinctRows or None
         Their distinct rows, if known; None to compute them when needed.
+    keeps_base : bool or None
+        Whether the base matrix among all rows is cached; None: if it is small enough.
     """
 
-    def __init__(self, rows: TrainingRows, distinct: DistinctRows | None = None):
+    def __init__(
+        self, rows: TrainingRows, distinct: DistinctRows | None = None, keeps_base: bool | None = None
+    ):
         self.rows = rows
+        if keeps_base is None:
+            keeps_base = 8.0 * rows.kernel.base_numbers * rows.X.shape[0] ** 2 <= KEPT_BYTES
+        #: Whether the base matrix among all rows is cached, and groups of rows take their part of it.
+        self.keeps_base = keeps_base
         self._distinct = distinct
         self._base: Array | None = None
         #: Whether the base matrix among all rows is cached and all its entries are finite.
@@ -47,7 +55,7 @@ class Workspace:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The matrices are not pickled: to recompute them is faster than to transfer them.
-        return Workspace, (self.rows, self._distinct)
+        return Workspace, (self.rows, self._distinct, self.keeps_base)
 
     @property
     def distinct(self) -> DistinctRows:
@@ -61,7 +69,7 @@ class Workspace:
     def base(self) -> Array | None:
         """The kernel's base matrix among all rows (read-only); None if it exceeds the cache limit."""
         rows = self.rows
-        if 8.0 * rows.kernel.base_numbers * rows.X.shape[0] ** 2 > KEPT_BYTES:
+        if not self.keeps_base:
             return None
         with self._lock:
             if self._base is None:

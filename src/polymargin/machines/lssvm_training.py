@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polymargin import _memory
+from polymargin._processes import can_be_sent, processes
 from polymargin._progress import Count, Progress
-from polymargin._threads import FEW_ROWS, in_threads, n_threads
+from polymargin._threads import FEW_ROWS, in_threads, n_processes, n_threads
 from polymargin.codebooks import Codebook
 from polymargin.kernels._features import FeatureExpansion, Features
 from polymargin.machines._folds_out import nested_outputs
-from polymargin.machines._gram import GroupGram, Selection, group_grams
+from polymargin.machines._gram import DichotomyGroup, GroupGram, Selection, group_grams
 from polymargin.machines._parameters import select_parameters
 from polymargin.machines._workspace import KEPT_BYTES, Workspace
-from polymargin.machines.lssvm import LSSVMBank, constant_diagonal, factorised
-from polymargin.machines.solved import SolvedBlock, joined, solve_block
+from polymargin.machines.lssvm import LSSVMBank, constant_diagonal
+from polymargin.machines.solved import SolvedBlock, joined, solve_group
 from polymargin.rows import TrainingRows
 from polymargin.selection.settings import DEFAULT, SearchSettings
 
@@ -140,7 +142,7 @@ def fit_lssvm_bank(
 
 
 def train_together(trainings: list[BankTraining]) -> list[LSSVMBank]:
-    """Train several banks: threads, if there are some, share the groups of rows of all of them.
+    """Train several banks: threads or processes, if there are some, share the groups of rows of all of them.
 
     Parameters
     ----------
@@ -157,12 +159,67 @@ def train_together(trainings: list[BankTraining]) -> list[LSSVMBank]:
         largest = max(group.rows.size for training in trainings for group in training.groups)
         together = n_threads() > 1 and largest <= FEW_ROWS
         some = [trainings.pop(0) for _ in range(len(trainings) if together else 1)]
-        grams = [training.gram() for training in some]
-        tasks = [(*pair, group) for pair in zip(some, grams, strict=True) for group in pair[0].groups]
-        sizes = [group.rows.size for *_, group in tasks]
-        found = iter(in_threads(lambda task: task[0].solved(task[2], task[1]), tasks, sizes))
-        banks += [training.bank([part for _ in training.groups for part in next(found)]) for training in some]
+        apart = together and n_processes() > 1 and all(training.apart for training in some)
+        found = _solved_by_processes(some) if apart else _solved_by_threads(some)
+        banks += [training.bank(list(chain(*parts))) for training, parts in zip(some, found, strict=True)]
     return banks
+
+
+def _solved_by_threads(trainings: Sequence[BankTraining]) -> list[list[list[SolvedBlock]]]:
+    """Return the machines of every group of every bank; threads share the groups, if there are some."""
+    grams = [training.gram() for training in trainings]
+    tasks = [(*pair, group) for pair in zip(trainings, grams, strict=True) for group in pair[0].groups]
+    sizes = [group.rows.size for *_, group in tasks]
+    found = iter(in_threads(lambda task: task[0].solved(task[2], task[1]), tasks, sizes))
+    return [[next(found) for _ in training.groups] for training in trainings]
+
+
+def _solved_by_processes(trainings: Sequence[BankTraining]) -> list[list[list[SolvedBlock]]]:
+    """Return the machines of every group of every bank; processes share the groups."""
+    owners = [training for training in trainings for _ in training.groups]
+    tasks = [task for training in trainings for task in training.tasks()]
+
+    def count(place: int, blocks: list[SolvedBlock]) -> None:
+        owners[place].machines.advance(sum(block.columns.size for block in blocks))
+
+    with processes() as shared:
+        operations = [float(task.group.rows.size) ** 3 for task in tasks]
+        found = iter(shared.each(GroupTask.solved, tasks, operations, count))
+    return [[next(found) for _ in training.groups] for training in trainings]
+
+
+@dataclass(frozen=True)
+class GroupTask:
+    """A group of rows whose machines another process trains.
+
+    Attributes
+    ----------
+    rows : TrainingRows
+        The kernel and the rows.
+    group : DichotomyGroup
+        The group.
+    C, gamma : ndarray of shape (l,)
+        The parameters of the group's columns.
+    folds : ndarray of int, shape (n,), or None
+        The fold of every row, for nested outputs.
+    """
+
+    rows: TrainingRows
+    group: DichotomyGroup
+    C: Array
+    gamma: Array
+    folds: Array | None
+
+    def solved(self) -> list[SolvedBlock]:
+        """Return the machines of the group.
+
+        Returns
+        -------
+        list of SolvedBlock
+        """
+        # The base matrix is computed from the rows of the group, as where this process was asked.
+        group = GroupGram(self.group, Workspace(self.rows, keeps_base=False))
+        return list(solve_group(group, self.C, self.gamma, self.folds))
 
 
 @dataclass(frozen=True)
@@ -238,6 +295,29 @@ class BankTraining:
         """Whether some groups are solved in the explicit feature map of the kernel."""
         return any(group.by_features for group in self.groups)
 
+    @property
+    def apart(self) -> bool:
+        """Whether the machines of a group can be trained by another process: from its own rows, and returned whole.
+
+        Factors would take longer to return than to compute.
+        """
+        shared = self.by_features or self.workspace.keeps_base or self.data.kernel.untrusted
+        return not (shared or self.keep_factors) and can_be_sent(self.data.kernel)
+
+    def tasks(self) -> list[GroupTask]:
+        """Return the groups as other processes get them.
+
+        Returns
+        -------
+        list of GroupTask
+        """
+        # Machines whose parameters are known do not depend on what else is known of the rows.
+        rows = replace(self.data, soft_labels=None, groups=None, dealt=None)
+        return [
+            GroupTask(rows, group.group, self.C[group.columns], self.gamma[group.columns], self.folds)
+            for group in self.groups
+        ]
+
     def gram(self) -> Array | None:
         """Return the kernel matrix of all rows, if it is small enough to be kept and groups take their part of it.
 
@@ -263,13 +343,17 @@ class BankTraining:
         -------
         list of SolvedBlock
         """
-        gammas, ridges = self.gamma[group.columns], 1.0 / self.C[group.columns]
         found = []
-        for block in factorised(group, gammas, ridges, whole=self.keep_factors, gram=gram):
-            found.append(
-                solve_block(group, block, 1.0 / self.C[block.columns], self.folds, self.keep_factors)
-            )
-            self.machines.advance(block.columns.size)
+        for part in solve_group(
+            group,
+            self.C[group.columns],
+            self.gamma[group.columns],
+            self.folds,
+            keep_factors=self.keep_factors,
+            gram=gram,
+        ):
+            found.append(part)
+            self.machines.advance(part.columns.size)
         return found
 
     def bank(self, parts: Sequence[SolvedBlock]) -> LSSVMBank:

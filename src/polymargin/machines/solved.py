@@ -5,7 +5,7 @@ The block's matrix may be on the CPU or on a device: what is asked of it are sol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from polymargin.machines._folds_out import FoldsOut
 from polymargin.machines._gram import GroupGram
-from polymargin.machines.lssvm import FactorisedBlock
+from polymargin.machines.lssvm import FactorisedBlock, factorised
 from polymargin.selection import evidence
 from polymargin.solvers.ridge import InvertibleFactor, left_out_errors, unbiased_diagonal
 from polymargin.solvers.thin import ThinFactor
@@ -95,6 +95,40 @@ def joined(parts: Sequence[SolvedBlock], n_rows: int, n_columns: int) -> tuple[d
         for name, values in of_machines.items():
             values[part.columns] = getattr(part, name)
     return {"dual_coef": dual_coef, "loo_margins": loo_margins, **of_machines}, unused
+
+
+def solve_group(
+    group: GroupGram,
+    C: Array,
+    gamma: Array,
+    folds: Array | None,
+    *,
+    keep_factors: bool = False,
+    gram: Array | None = None,
+) -> Iterator[SolvedBlock]:
+    """Yield the machines of a group of rows, block by block.
+
+    Parameters
+    ----------
+    group : GroupGram
+        The rows and targets.
+    C, gamma : ndarray of shape (l,)
+        The parameters of the group's columns.
+    folds : ndarray of int, shape (n,), or None
+        The fold of every training row, if machines refitted without each fold are wanted.
+    keep_factors : bool
+        Whether the factorisations are kept.
+    gram : ndarray of shape (n, n) or None
+        The kernel matrix of all rows, if groups take their part of it.
+
+    Yields
+    ------
+    SolvedBlock
+    """
+    ridges = 1.0 / C
+    for block in factorised(group, gamma, ridges, whole=keep_factors, gram=gram):
+        places = np.searchsorted(group.columns, block.columns)
+        yield solve_block(group, block, ridges[places], folds, keep_factors)
 
 
 def solve_block(

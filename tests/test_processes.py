@@ -1,0 +1,311 @@
+"""Processes that share groups of rows: the same bits as with threads, and nothing left behind."""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed, parallel_config
+from joblib._parallel_backends import LokyBackend
+from joblib.externals.loky import get_reusable_executor
+from numpy.testing import assert_array_equal
+from sklearn.datasets import load_digits
+
+from conftest import blobs
+from polymargin import LSSVMClassifier, _memory, _processes, _threads
+from polymargin._processes import can_be_sent, processes
+from polymargin._threads import n_processes, n_threads, threads
+from polymargin.codebooks import one_vs_one
+from polymargin.kernels import RBF, resolve_kernel
+from polymargin.machines import TrainingRows, _workspace, fit_lssvm_bank, lssvm_training
+from polymargin.machines.lssvm_training import BankTraining
+from polymargin.solvers.ridge import NotPositiveDefinite
+
+DIGITS, LABELS = load_digits(n_class=5, return_X_y=True)
+DIGITS, LABELS = DIGITS[:300] / 16.0, LABELS[:300]
+#: A fit that takes long.
+MUCH = 1e15
+
+
+@pytest.fixture
+def few_rows_are_enough(monkeypatch):
+    """Let two processes share the groups of small problems; the fixture has the number of groups of every time."""
+    monkeypatch.setattr(_threads, "_WORTH_PROCESSES", 0.0)
+    monkeypatch.setattr(_threads, "_LEAST_PROCESSES", 2)
+    monkeypatch.setattr(_threads, "_WORTH_TWO_THREADS", 1)
+    monkeypatch.setattr(_workspace, "KEPT_BYTES", 0.0)
+    shared, solved = [], lssvm_training._solved_by_processes
+
+    def noted(trainings):
+        shared.append(sum(len(training.groups) for training in trainings))
+        return solved(trainings)
+
+    monkeypatch.setattr(lssvm_training, "_solved_by_processes", noted)
+    return shared
+
+
+def square(number):
+    return number * number
+
+
+def fail(number):
+    raise KeyError("this one")
+
+
+# Work ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3, 50])
+def test_results_are_in_order_and_every_one_is_reported(n_items, monkeypatch):
+    monkeypatch.setattr(_threads, "_LEAST_PROCESSES", 2)
+    reported = {}
+    with threads(2, operations=MUCH), processes() as shared:
+        found = shared.each(square, range(n_items), np.arange(1.0, 1.0 + n_items) ** 3, reported.__setitem__)
+        again = shared.each(square, range(n_items), np.ones(n_items))
+    assert found == again == [number * number for number in range(n_items)]
+    assert reported == dict(enumerate(found))
+
+
+def test_parts_are_neighbours_and_take_as_long_as_each_other(monkeypatch):
+    monkeypatch.setattr(_threads, "_LEAST_PROCESSES", 2)
+    parts = []
+
+    def here(calls):
+        parts.extend(arguments[1] for _, arguments, _ in calls)
+        return [function(*arguments) for function, arguments, _ in calls]
+
+    operations = np.r_[np.full(8, 50.0), np.full(400, 1.0)]
+    shared = _processes.Processes(here, 2)
+    assert shared.each(square, range(408), operations) == [number * number for number in range(408)]
+    assert [place for part in parts for place in part] == list(range(408))
+    assert len(parts) == 8
+    assert max(operations[part].sum() for part in parts) <= 150.0
+
+
+def test_processes_that_report_at_the_end_only():
+    class AtTheEnd(LokyBackend):
+        supports_return_generator = False
+
+    with parallel_config(backend=AtTheEnd()), threads(4, operations=MUCH):
+        assert n_processes() == 4
+        with processes() as shared:
+            assert shared.each(square, range(9), np.ones(9)) == [number * number for number in range(9)]
+
+
+def test_processes_treat_errors_of_numpy_as_told():
+    with np.errstate(divide="raise"):
+        state = np.geterr()
+    with pytest.raises(FloatingPointError):
+        _processes._of_part(lambda number: np.ones(1) / np.full(1, number), [0], [0.0], state)
+
+
+# Where there are processes -------------------------------------------------------------------------------------
+
+
+def test_there_are_processes_where_work_is_long_and_workers_are_many(monkeypatch):
+    assert n_processes() == 1
+    with threads(4):
+        assert n_processes() == 1
+    with threads(2, operations=MUCH):
+        assert n_processes() == 1
+    with threads(4, operations=MUCH):
+        assert n_processes() == n_threads() == 4
+        with threads(8):  # which has the workers of the outer block
+            assert n_processes() == 4
+        assert _threads.in_threads(lambda item: n_processes(), range(3)) == [1, 1, 1]
+    with parallel_config(backend="threading"), threads(4, operations=MUCH):
+        assert n_processes() == 1
+    monkeypatch.setattr(_memory, "available", lambda: 4e8)
+    with threads(4, operations=MUCH):
+        assert n_processes() == 1
+
+
+def number_within():
+    with threads(4, operations=MUCH):
+        return n_processes()
+
+
+def test_a_job_of_another_job_starts_no_processes():
+    assert Parallel(n_jobs=2)(delayed(number_within)() for _ in range(2)) == [1, 1]
+    with parallel_config(backend="threading"):
+        assert Parallel(n_jobs=2)(delayed(number_within)() for _ in range(2)) == [1, 1]
+
+
+class Local(RBF):
+    """A kernel that cannot be pickled."""
+
+    def __reduce__(self):
+        raise TypeError("not to be pickled")
+
+
+def test_what_is_left_to_threads(few_rows_are_enough, monkeypatch):
+    assert not can_be_sent(Local())
+    X, y = blobs(n=60, K=4, seed=1)
+
+    def trained(kernel, **more):
+        few_rows_are_enough.clear()
+        rows = X @ X.T if kernel == "precomputed" else X
+        kernel = resolve_kernel(kernel) if isinstance(kernel, str) else kernel
+        data = TrainingRows(kernel, rows, y, np.ones(60))
+        with threads(2, operations=MUCH):
+            fit_lssvm_bank(data, one_vs_one(4), C=1.0, gamma=0.5, **({"keep_factors": False} | more))
+        return len(few_rows_are_enough)
+
+    assert trained(RBF()) == 1
+    assert trained(Local()) == 0
+    assert trained("precomputed") == 0
+    assert trained("linear") == 0  # by its features
+    assert trained(RBF(), keep_factors=True) == 0
+    monkeypatch.setattr(_workspace, "KEPT_BYTES", 1e9)  # groups take their part of a matrix of all rows
+    assert trained(RBF()) == 0
+
+
+# Machines --------------------------------------------------------------------------------------------------
+
+
+SOFT = np.random.default_rng(0).dirichlet(0.2 * np.ones(5), size=len(LABELS))
+SOFT[np.arange(len(LABELS)), LABELS] += 3.0
+SOFT /= SOFT.sum(axis=1, keepdims=True)
+FITS = {
+    "searched": {},
+    "nested": {"kernel": "rbf", "C": 1.0, "gamma": 0.05},
+    "weights": {"sample_weight": np.random.default_rng(1).uniform(0.5, 2.0, len(LABELS))},
+    "groups": {"groups": np.arange(len(LABELS)) // 2},
+    "soft labels": {},
+    "metric": {"metric": "learned"},
+    "ranks": {"columns": "ranks", "kernel": "laplacian"},
+    "one-vs-all": {"coding": "one-vs-all"},
+    "machines with parameters of their own": {"shared_parameters": False},
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_processes_do_not_show(name, few_rows_are_enough):
+    rows = {key: value for key, value in FITS[name].items() if key in ("sample_weight", "groups")}
+    parameters = {key: value for key, value in FITS[name].items() if key not in rows}
+    labels = SOFT if name == "soft labels" else LABELS
+    if name == "soft labels":
+        parameters["classes"] = list(range(5))
+    found = []
+    for n_jobs in (1, 2):
+        few_rows_are_enough.clear()
+        found.append(LSSVMClassifier(**parameters, n_jobs=n_jobs).fit(DIGITS, labels, **rows))
+        assert bool(few_rows_are_enough) == (n_jobs > 1)
+    one, two = found
+    for attribute in ("C_", "gamma_", "dual_coef_", "intercept_", "loo_margins_", "loo_log_proba_"):
+        assert_array_equal(getattr(one, attribute), getattr(two, attribute))
+    assert_array_equal(one.predict_log_proba(DIGITS), two.predict_log_proba(DIGITS))
+    assert one.bank_.rounding_error == two.bank_.rounding_error
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_nested_outputs_of_several_banks(n_jobs, few_rows_are_enough):
+    """As in rounds of a metric: banks of different rows that are trained at once."""
+    shares = np.arange(300) // 2
+    data = TrainingRows(RBF(), DIGITS, LABELS, np.ones(300), groups=shares).shuffled()
+    rows = [data, data.take(np.flatnonzero(shares % 3 > 0))]
+    found = []
+    for number in (1, n_jobs):
+        trainings = [
+            BankTraining.of(some, one_vs_one(5), C=2.0, gamma=0.05, n_folds=3, keep_fold_coef=True)
+            for some in rows
+        ]
+        with threads(number, operations=MUCH):
+            found.append(lssvm_training.train_together(trainings))
+    assert few_rows_are_enough == [20]
+    for one, other in zip(*found, strict=True):
+        for name in ("dual_coef", "intercept", "norms", "mu", "zeta", "log_evidence", "loo_margins"):
+            assert_array_equal(getattr(one, name), getattr(other, name))
+        assert_array_equal(one.nested.margins, other.nested.margins)
+        assert_array_equal(one.nested.coef, other.nested.coef)
+
+
+def test_every_machine_is_counted(few_rows_are_enough):
+    steps = []
+    data = TrainingRows(RBF(), DIGITS, LABELS, np.ones(len(LABELS)))
+    with threads(2, operations=MUCH):
+        fit_lssvm_bank(data, one_vs_one(5), C=1.0, gamma=0.05, keep_factors=False, progress=steps.append)
+    assert few_rows_are_enough == [10]
+    assert [step.done for step in steps] == list(range(11))
+
+
+def test_a_process_gets_no_more_than_it_needs():
+    data = TrainingRows(
+        RBF(), DIGITS, LABELS, np.ones(len(LABELS)), soft_labels=SOFT, groups=np.arange(len(LABELS))
+    ).shuffled()
+    training = BankTraining.of(data, one_vs_one(5), C=1.0, gamma=0.05)
+    task, other = training.tasks()[:2]
+    assert task.rows is other.rows
+    of_group = task.group.rows.nbytes + task.group.targets.nbytes + task.group.weights.nbytes
+    needed = DIGITS.nbytes + LABELS.nbytes + 8 * len(LABELS) + of_group + 8 * len(LABELS)
+    assert len(pickle.dumps(task)) < needed + 4000
+    # Of a second group of the same rows only what is its own.
+    assert len(pickle.dumps([task, other])) < needed + 2 * of_group + 8 * len(LABELS) + 8000
+
+
+# Failures --------------------------------------------------------------------------------------------------
+
+
+def test_an_error_is_told_and_ends_the_work(few_rows_are_enough):
+    X = np.repeat(DIGITS[:100], 3, axis=0)
+    data = TrainingRows(RBF(), X, np.repeat(LABELS[:100], 3), np.ones(300))
+    given = {"gamma": 0.05, "keep_factors": False}
+    with threads(2, operations=MUCH):
+        with pytest.raises(NotPositiveDefinite, match="too large to compute with"):
+            fit_lssvm_bank(data, one_vs_one(5), C=1e18, **given)
+        found = fit_lssvm_bank(data, one_vs_one(5), C=1.0, **given)
+    assert few_rows_are_enough == [10, 10]
+    assert_array_equal(found.dual_coef, fit_lssvm_bank(data, one_vs_one(5), C=1.0, **given).dual_coef)
+
+
+def test_an_interrupt_ends_the_work(monkeypatch):
+    monkeypatch.setattr(_threads, "_LEAST_PROCESSES", 2)
+
+    def interrupt(place, result):
+        raise KeyboardInterrupt
+
+    with threads(2, operations=MUCH):
+        with processes() as shared:
+            shared.each(square, range(20), np.ones(20))
+            workers = list(get_reusable_executor(max_workers=2, reuse=True)._processes.values())
+            assert workers
+            with pytest.raises(KeyboardInterrupt):
+                shared.each(time.sleep, [0.0, *[100.0] * 7], np.ones(8), interrupt)
+        for worker in workers:
+            worker.join(20)
+            assert not worker.is_alive()
+        with pytest.raises(KeyError, match="this one"), processes() as shared:
+            shared.each(fail, range(20), np.ones(20))
+        with processes() as shared:
+            assert shared.each(square, [3], [1.0]) == [9]
+
+
+SIGNAL = """
+import os, signal, threading, time
+import numpy as np
+from polymargin import _threads
+from polymargin._processes import processes
+from polymargin._threads import threads
+
+_threads._LEAST_PROCESSES = 2
+began = time.monotonic()
+threading.Timer(4.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    with threads(2, operations=1e15), processes() as shared:
+        shared.each(time.sleep, [100.0] * 4, [1.0] * 4)
+except KeyboardInterrupt:
+    assert time.monotonic() - began < 60.0
+    print("interrupted")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
+def test_ctrl_c_ends_long_work():
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    told = subprocess.run(
+        [sys.executable, "-c", SIGNAL], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert "interrupted" in told.stdout, told.stderr
