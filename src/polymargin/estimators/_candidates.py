@@ -109,32 +109,10 @@ class Trainer:
 
     def final(self, kernel: Kernel, C: Any, gamma: Any, smaller: float = 1.0, **options: Any) -> LSSVMBank:
         """Return machines of all rows, with parameters that were proposed by a sample, or given."""
-        if C is None and gamma is None and self.place.refines:
-            C, gamma = self._selected(kernel, options.get("progress"))
-        if C is not None:
-            C, gamma = self._refined(replace(self.data, kernel=kernel), C, gamma, smaller)
+        if self.plan.C is None and self.plan.gamma is None and C is not None:
+            rows = replace(self.data, kernel=kernel)
+            C, gamma = self.place.refined(rows, self.codebook, C, gamma, smaller)
         return self.bank(kernel, C, gamma, **options)
-
-    def _selected(self, kernel: Kernel, progress: Progress | None) -> tuple[Array, Array]:
-        """Return the C and gamma that PRESS proposes for a kernel."""
-        selection = partial(
-            select,
-            Workspace(replace(self.data, kernel=kernel)),
-            self.codebook,
-            C=self.plan.C,
-            gamma=self.plan.gamma,
-            progress=progress,
-            **self.criterion,
-        )
-        return self.shared.once(cache_key("selected", kernel, self.codebook.matrix), selection)
-
-    def _refined(
-        self, rows: TrainingRows, C: Array, gamma: Array, smaller: float = 1.0
-    ) -> tuple[Array, Array]:
-        """Return C and gamma as they are refined by a device, unless one of them is given."""
-        if self.plan.C is not None or self.plan.gamma is not None:
-            return C, gamma
-        return self.place.refined(rows, self.codebook, C, gamma, smaller)
 
     def bank(
         self,
@@ -179,8 +157,16 @@ class Trainer:
         if sample is None:
             bank = self.bank(kernel, plan.C, plan.gamma, progress=progress)
         else:
-            C, gamma = self._selected(kernel, progress)
-            C, gamma = self._refined(replace(self.data, kernel=kernel).take(sample), C, gamma)
+            selection = partial(
+                select,
+                Workspace(replace(self.data, kernel=kernel)),
+                self.codebook,
+                C=plan.C,
+                gamma=plan.gamma,
+                progress=progress,
+                **self.criterion,
+            )
+            C, gamma = self.shared.once(cache_key("selected", kernel, self.codebook.matrix), selection)
             bank = self.bank(kernel, C, gamma, sample)
         with accelerated(self.place.accelerator):  # threads of joblib do not know that of the fit
             return evaluated(bank, self.judge)
@@ -189,17 +175,15 @@ class Trainer:
 def bounded(plan: Plan, data: TrainingRows, codebook: Codebook) -> tuple[Plan, bool]:
     """Return the plan with a search that does not take longer than machines on a device; and whether it is shorter.
 
-    C and gamma are searched for on the CPU. Where that would take more than `_DEVICE_SEARCH`, it has fewer rows, and
-    ends with the lattice: the device refines what was found there, with more rows than the polish would have.
+    C and gamma are searched for on the CPU. Where that would take more than `_DEVICE_SEARCH`, it has fewer rows,
+    and all rows refine on the device what it has found.
     """
     settings = plan.settings
     if plan.device is None or settings.budget(_cubes(data, codebook)) <= _DEVICE_SEARCH:
         return plan, False
-    both = plan.C is None and plan.gamma is None
     settings = replace(
         settings,
         operations=_DEVICE_SEARCH,
-        steps=0 if both else settings.steps,
         relative=0.0,
         decided_rows=max(settings.decided_rows, DEVICE_ROWS),
     )

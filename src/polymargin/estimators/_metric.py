@@ -200,8 +200,6 @@ def learn_metric(
         scaled = _with_kernel(rows, Scaled(kernel, widths[0]))
         workspace = Workspace(scaled)
         C, gamma = select_around(workspace, codebook, last.bank, **given, criterion=criterion)
-        if given["C"] is None and given["gamma"] is None:
-            C, gamma = place.refined(scaled, codebook, C, gamma, given["smaller"])
         fixed: dict[str, Any] = {
             "C": C,
             "gamma": gamma,

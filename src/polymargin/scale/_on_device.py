@@ -56,7 +56,7 @@ class OnDevice:
     """
 
     def __init__(self, device: str, refines: bool, falls_back: bool):
-        self._device, self.refines, self._falls_back = devices.resolve_device(device), refines, falls_back
+        self._device, self._refines, self._falls_back = devices.resolve_device(device), refines, falls_back
         # Those that share the work here: where one of them trains a leaf, it has no others.
         self._n_threads = n_threads()
         # The last kernel, with its rows, which several banks have in common; one at a time.
@@ -113,7 +113,7 @@ class OnDevice:
         self, rows: TrainingRows, codebook: Codebook, C: Array, gamma: Array, smaller: float
     ) -> tuple[Array, Array]:
         """Return C and gamma of less PRESS, see `Place`."""
-        if not self.refines:
+        if not self._refines:
             return C, gamma
         half = rows.take(rows.deal.sample(_REFINED_SHARE, 1))
 

@@ -32,10 +32,6 @@ class Place(Protocol):
     @property
     def accelerator(self) -> Accelerator | None: ...
 
-    @property
-    def refines(self) -> bool:
-        """Whether C and gamma, which few rows have proposed, are refined here."""
-
     def train(self, trainings: list[BankTraining]) -> list[LSSVMBank]:
         """Train several banks; the list is emptied.
 
@@ -119,7 +115,6 @@ class Place(Protocol):
 class OnCPU:
     """Machines on the CPU, whose groups of rows threads share."""
 
-    refines = False
     accelerator = None
 
     def train(self, trainings: list[BankTraining]) -> list[LSSVMBank]:

@@ -130,12 +130,12 @@ def choose(
     for pool in pools:
         lattice = _Lattice(samples, pool, criterion, unit, ridge, count)
         best = lattice.lowest(settings) if gamma is None else lattice.attempt(gamma)
-        if criterion == "loo" and (gamma is None or ridge is None) and settings.steps:
+        if criterion == "loo" and (gamma is None or ridge is None):
             free = np.array([gamma is None, ridge is None])
             sampled = _polish_samples(groups, lattice, best, budget, settings)
             log_press = partial(_log_press, kernel, sampled, free, least_ridge, count)
             best = _polished(log_press, free, best, lattice.curvatures(best), settings)
-        elif criterion == "gcv" and gamma is None:
+        elif gamma is None:
             best = lattice.refined(best, settings)
         # Rounded to a fraction of an octave.
         octaves = np.log2([best.gamma / unit, best.ridge / unit_ridge])
@@ -286,7 +286,7 @@ def _polish_samples(
     order = np.argsort(-of_groups, kind="stable")
     enough = int(np.searchsorted(np.cumsum(of_groups[order]), _CARRIED * of_groups.sum())) + 1
     kept = [pool[number] for number in np.sort(order[:enough])]
-    operations = budget / (_GRADIENT * settings.steps)
+    operations = budget / (_GRADIENT * max(settings.steps, 1))
     share = _share_within_budget([groups[group] for group, _ in kept], operations)
     parts = in_threads(lambda member: groups[member[0]].sample(share, settings.least_rows), kept)
     return [(of_group, columns) for of_group, (_, columns) in zip(parts, kept, strict=True)]
