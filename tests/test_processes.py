@@ -17,11 +17,14 @@ from sklearn.datasets import load_digits
 from conftest import blobs
 from polymargin import LSSVMClassifier, _memory, _processes, _threads
 from polymargin._processes import can_be_sent, processes
+from polymargin._progress import Count
 from polymargin._threads import n_processes, n_threads, threads
 from polymargin.codebooks import one_vs_one
 from polymargin.kernels import RBF, resolve_kernel
 from polymargin.machines import TrainingRows, _workspace, fit_lssvm_bank, lssvm_training
 from polymargin.machines.lssvm_training import BankTraining
+from polymargin.selection import leave_one_out
+from polymargin.selection.samples import SampledGroup
 from polymargin.solvers.ridge import NotPositiveDefinite
 
 DIGITS, LABELS = load_digits(n_class=5, return_X_y=True)
@@ -37,6 +40,7 @@ def few_rows_are_enough(monkeypatch):
     monkeypatch.setattr(_threads, "_LEAST_PROCESSES", 2)
     monkeypatch.setattr(_threads, "_WORTH_TWO_THREADS", 1)
     monkeypatch.setattr(_workspace, "KEPT_BYTES", 0.0)
+    monkeypatch.setattr(leave_one_out, "_WORTH_SENDING", 0.0)
     shared, solved = [], lssvm_training._solved_by_processes
 
     def noted(trainings):
@@ -83,6 +87,20 @@ def test_parts_are_neighbours_and_take_as_long_as_each_other(monkeypatch):
     assert [place for part in parts for place in part] == list(range(408))
     assert len(parts) == 8
     assert max(operations[part].sum() for part in parts) <= 150.0
+
+
+def file_of(array):
+    return getattr(array, "filename", None)
+
+
+def test_large_arrays_are_written_once(monkeypatch):
+    monkeypatch.setattr(_threads, "_LEAST_PROCESSES", 2)
+    items = [np.zeros(size // 8) for size in (8, 10**5, 10**5 + 8, 10**6)]
+    with threads(2, operations=MUCH), processes() as shared:
+        first, second = (shared.each(file_of, items, np.ones(4)) for _ in range(2))
+    assert first == second
+    assert [name is None for name in first] == [True, True, False, False]
+    assert not any(os.path.exists(name) for name in first[2:])
 
 
 def test_processes_that_report_at_the_end_only():
@@ -199,6 +217,32 @@ def test_processes_do_not_show(name, few_rows_are_enough):
         assert_array_equal(getattr(one, attribute), getattr(two, attribute))
     assert_array_equal(one.predict_log_proba(DIGITS), two.predict_log_proba(DIGITS))
     assert one.bank_.rounding_error == two.bank_.rounding_error
+
+
+def test_press_of_parts_in_processes(few_rows_are_enough):
+    """A ridge that is too small for some matrix is refused as by threads, and ends no process."""
+    kernel, rng = RBF(), np.random.default_rng(0)
+    parts = []
+    for size in (20, 130, 40, 60):
+        X = rng.normal(size=(size, 3))
+        targets = np.sign(X[:, :2] + 0.3 * rng.normal(size=(size, 2)))
+        parts.append((SampledGroup(kernel.base(X), np.ones(size), targets), np.array([0, 1])))
+
+    def found(point):
+        with leave_one_out._sharing(kernel, parts) as share_out:
+            free, count = np.array([True, True]), Count(None, "")
+            return leave_one_out._log_press(kernel, parts, free, 1e-6, count, share_out, np.array(point))
+
+    points = [(-1.0, 0.5), (0.3, -2.0)]
+    expected = [found(point) for point in points]
+    with threads(2, operations=MUCH):
+        for point, (value, slopes) in zip(points, expected, strict=True):
+            assert found(point)[0] == value
+            assert_array_equal(found(point)[1], slopes)
+            workers = set(get_reusable_executor(max_workers=2, reuse=True)._processes)
+            with pytest.raises(np.linalg.LinAlgError, match="ridge"):
+                found((0.0, -60.0))
+        assert set(get_reusable_executor(max_workers=2, reuse=True)._processes) == workers
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])

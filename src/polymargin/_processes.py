@@ -22,6 +22,9 @@ Result = TypeVar("Result")
 
 #: The parts of the work that each process gets: processes do not run at the same speed, and every part brings its data.
 _PARTS = 4
+#: Arrays of more bytes than this, such as a matrix of more than 110 rows, are written once, to memory that processes
+#: share, and not sent with every part. (To send 282 matrices of 231 rows took 0.4 s each time, to write them 0.16 s.)
+_LARGE_BYTES = 10**5
 
 
 class Processes:
@@ -92,7 +95,10 @@ def processes() -> Iterator[Processes]:
     by_turns = getattr(get_active_backend()[0], "supports_return_generator", False)
     number = n_processes()
     with Parallel(
-        n_jobs=number, batch_size=1, return_as="generator_unordered" if by_turns else "list"
+        n_jobs=number,
+        batch_size=1,
+        max_nbytes=_LARGE_BYTES,
+        return_as="generator_unordered" if by_turns else "list",
     ) as parallel:
         yield Processes(parallel, number)
 

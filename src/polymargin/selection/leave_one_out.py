@@ -16,15 +16,17 @@ Each stage uses all rows if its budget allows it, else a stratified sample.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polymargin._processes import can_be_sent, processes
 from polymargin._progress import Count
-from polymargin._threads import in_threads
+from polymargin._threads import FEW_ROWS, in_threads, n_processes
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import ChosenParameters, Pool
 from polymargin.selection.press import press, press_of_features
@@ -48,6 +50,14 @@ _CARRIED = 0.95
 _LONGEST, _CURVATURE, _CURVATURES = (0.7, 2.0), 0.05, (0.003, 1.0)
 #: The lattice is extended further only if the last extension lowered the criterion by this share.
 _LEAST_GAIN = 1e-3
+#: The operations of PRESS, the sum of the cubes of the rows, for which processes are worth while: they take one core a
+#: tenth of a second or more, to send them to processes takes a fifth of that, and to send the matrices, once, as long.
+_WORTH_SENDING = 1e9
+
+#: The sampled rows of a group, and some of its columns.
+_Part = tuple[SampledGroup, Array]
+#: Returns what a function makes of every part.
+_ShareOut = Callable[[Callable[[_Part], Any]], list[Any]]
 
 
 class Group(Protocol):
@@ -133,8 +143,9 @@ def choose(
         if criterion == "loo" and (gamma is None or ridge is None):
             free = np.array([gamma is None, ridge is None])
             sampled = _polish_samples(groups, lattice, best, budget, settings)
-            log_press = partial(_log_press, kernel, sampled, free, least_ridge, count)
-            best = _polished(log_press, free, best, lattice.curvatures(best), settings)
+            with _sharing(kernel, sampled) as share_out:
+                log_press = partial(_log_press, kernel, sampled, free, least_ridge, count, share_out)
+                best = _polished(log_press, free, best, lattice.curvatures(best), settings)
         elif gamma is None:
             best = lattice.refined(best, settings)
         # Rounded to a fraction of an octave.
@@ -275,7 +286,7 @@ def _polish_samples(
     best: ChosenParameters,
     budget: float,
     settings: SearchSettings,
-) -> list[tuple[SampledGroup, Array]]:
+) -> list[_Part]:
     """Return samples and columns for the polish: of the groups that make up most of the criterion."""
     pool, samples = lattice.pool, lattice.samples
     path = samples.path(lattice.criterion, best.gamma, lattice.ridge)
@@ -292,12 +303,26 @@ def _polish_samples(
     return [(of_group, columns) for of_group, (_, columns) in zip(parts, kept, strict=True)]
 
 
+@contextmanager
+def _sharing(kernel: Kernel, parts: Sequence[_Part]) -> Iterator[_ShareOut]:
+    """Give what computes PRESS of every part: processes share them where that is worth while, else threads."""
+    rows = [sampled.weights.size for sampled, _ in parts]
+    operations = [float(size) ** 3 for size in rows]
+    long = sum(operations) > _WORTH_SENDING and max(rows) <= FEW_ROWS
+    if n_processes() > 1 and long and not kernel.untrusted and can_be_sent(kernel):
+        with processes() as shared:
+            yield lambda function: shared.each(function, parts, operations)
+    else:
+        yield lambda function: in_threads(function, parts, rows)
+
+
 def _log_press(
     kernel: Kernel,
-    parts: Sequence[tuple[SampledGroup, Array]],
+    parts: Sequence[_Part],
     free: Array,
     least_ridge: float,
     count: Count,
+    share_out: _ShareOut,
     point: Array,
 ) -> tuple[float, Array]:
     """Return the logarithm of PRESS at (log gamma, log ε), per unit of row weight and column, and its slopes.
@@ -306,10 +331,33 @@ def _log_press(
     """
     count.expect(1)
     gamma, ridge = (float(value) for value in np.exp(point))
+    of_part = partial(
+        _press_of_part,
+        kernel=kernel,
+        gamma=gamma,
+        ridge=ridge,
+        with_gamma=bool(free[0]),
+        least_ridge=least_ridge,
+    )
+    try:
+        found = [each for each in share_out(of_part) if each is not None]
+    finally:
+        count.advance(1.0)
+    if len(found) < len(parts):
+        raise np.linalg.LinAlgError("the ridge is too small for some matrix")
+    values, slopes = zip(*found, strict=True)
+    value = max(sum(values), 1e-300)
+    weight = sum(float(rows.weights.sum()) * columns.size for rows, columns in parts)
+    return float(np.log(value / weight)), np.where(free, sum(slopes) / value, 0.0)
 
-    def of_part(part: tuple[SampledGroup, Array]) -> tuple[float, Array]:
-        rows, columns = part
-        targets = rows.targets[:, columns]
+
+def _press_of_part(
+    part: _Part, *, kernel: Kernel, gamma: float, ridge: float, with_gamma: bool, least_ridge: float
+) -> tuple[float, Array] | None:
+    """Return PRESS of a part and its slopes; None where the ridge is too small, an error that would end processes."""
+    rows, columns = part
+    targets = rows.targets[:, columns]
+    try:
         if isinstance(rows.base, ThinMatrix):
             of_columns, slopes = press_of_features(
                 rows.base, targets, gamma, ridge, copies=rows.copies, least_ridge=least_ridge
@@ -324,20 +372,12 @@ def _log_press(
                 ridge,
                 copies=rows.copies,
                 left_out=rows.left_out,
-                with_gamma=bool(free[0]),
+                with_gamma=with_gamma,
                 least_ridge=least_ridge,
             )
-        return float(of_columns.sum()), slopes
-
-    try:
-        values, slopes = zip(
-            *in_threads(of_part, parts, [rows.weights.size for rows, _ in parts]), strict=True
-        )
-    finally:
-        count.advance(1.0)
-    value = max(sum(values), 1e-300)
-    weight = sum(float(rows.weights.sum()) * columns.size for rows, columns in parts)
-    return float(np.log(value / weight)), np.where(free, sum(slopes) / value, 0.0)
+    except np.linalg.LinAlgError:
+        return None
+    return float(of_columns.sum()), slopes
 
 
 def _polished(
