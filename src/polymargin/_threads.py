@@ -211,8 +211,7 @@ def threads(
     place, which is faster, and results are the same for any `n_jobs`. Where the work takes many `operations`, there are
     as many processes besides (`n_processes`), if joblib has any.
     """
-    # A solution takes time in n³, its Python code does not depend on n.
-    number = min(count_jobs(n_jobs), 1 + int((n_rows / _WORTH_TWO_THREADS) ** 3))
+    number = min(count_jobs(n_jobs), _worth_while(n_rows))
     if n_jobs is not None and n_jobs < 0:
         number = min(number, cpu_count())  # joblib counts the workers of a cluster, if that is its backend
     if max(n_rows, most_rows) > FEW_ROWS:
@@ -260,7 +259,8 @@ def in_threads(
 
     `rows` has the rows of the matrix that every item stands for. Matrices of many rows are worked on one after the
     other, first, with all threads of BLAS; the others at once, the largest first, each with one thread of BLAS, which
-    has no other number if there are no threads to share: results do not depend on it. Without `rows` all are small.
+    has no other number if there are no threads to share: results do not depend on it. Matrices of few rows are shared
+    by fewer threads: more would wait for the interpreter. Without `rows` all are small, and any thread may take one.
 
     Within the function there are no more threads to share, unless its matrix is large. NumPy's error state and other
     context variables are as where this is called.
@@ -277,12 +277,29 @@ def in_threads(
         n_large = sum(size > FEW_ROWS for size in rows)
     results = {place: function(items[place]) for place in order[:n_large]}
     small = order[n_large:]
-    if _threads.get() is None or len(small) < 2:
+    n_used = n_threads() if rows is None or not small else min(n_threads(), _worth_while(rows[small[0]]))
+    if n_used < 2 or len(small) < 2:
         with blas_threads_for(FEW_ROWS + 1 if rows is None or not small else 0):
             results |= {place: function(items[place]) for place in small}
     else:
-        results |= zip(small, _at_once(function, [items[place] for place in small]), strict=True)
+        # Every thread has as many items as the others, the large ones first.
+        shares = (
+            [small[first::n_used] for first in range(n_used)]
+            if n_used < n_threads()
+            else [[n] for n in small]
+        )
+        found = _at_once(lambda share: [function(items[place]) for place in share], shares)
+        for share, of_share in zip(shares, found, strict=True):
+            results |= zip(share, of_share, strict=True)
     return [results[place] for place in range(len(items))]
+
+
+def _worth_while(n_rows: float) -> int:
+    """Return how many threads are worth while where matrices of so many rows are worked on.
+
+    A solution takes time in n³, its Python code does not depend on n.
+    """
+    return 1 + int((n_rows / _WORTH_TWO_THREADS) ** 3)
 
 
 def over_rows(function: Callable[[slice], None], n_rows: int, n_columns: int) -> None:

@@ -30,7 +30,7 @@ from polymargin._threads import FEW_ROWS, in_threads, n_processes
 from polymargin.kernels import Kernel
 from polymargin.selection.lattice import ChosenParameters, Pool
 from polymargin.selection.press import press, press_of_features
-from polymargin.selection.samples import RIDGE_LIMITS, Criterion, SampledGroup, Samples
+from polymargin.selection.samples import EIGEN, RIDGE_LIMITS, Criterion, SampledGroup, Samples
 from polymargin.selection.settings import DEFAULT, SearchSettings
 from polymargin.solvers.parabola import curvature
 from polymargin.solvers.thin import ThinMatrix
@@ -41,8 +41,8 @@ __all__ = ["Group", "choose", "share_on_lattice"]
 
 #: The least ridge is also this multiple of the squared total weight of the rows: below, rounding errors dominate.
 _ROUNDING = 1e-14
-#: Operations in multiples of m³ of an eigendecomposition of m rows, and of PRESS with its gradient by Cholesky.
-_EIGEN, _GRADIENT = 10.0, 3.0
+#: The operations of PRESS of m rows with its gradient by Cholesky, in multiples of m³.
+_GRADIENT = 3.0
 #: The polish uses the groups of rows that make up this share of the criterion on the lattice.
 _CARRIED = 0.95
 #: Steps of the polish in (log gamma, log ε): the longest in each, the least curvature of log PRESS in log gamma to
@@ -177,7 +177,7 @@ def share_on_lattice(groups: Sequence[Group], budget: float, settings: SearchSet
     -------
     float
     """
-    return _share_within_budget(groups, budget / (_EIGEN * len(settings.octaves)))
+    return _share_within_budget(groups, budget / (EIGEN * len(settings.octaves)))
 
 
 def _share_within_budget(groups: Sequence[Group], operations: float) -> float:

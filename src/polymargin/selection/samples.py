@@ -33,6 +33,8 @@ _SMALL = 48
 #: The sum of m³ from which on a stack is large enough: its Python code takes a thirtieth of the time of its
 #: eigendecompositions, and several threads are better off with several stacks.
 _ENOUGH = 3e7
+#: The operations of an eigendecomposition of m rows, in multiples of m³.
+EIGEN = 10.0
 #: The share of the free memory for the eigenvectors of several gammas.
 _MEMORY_SHARE = 0.1
 
@@ -160,12 +162,16 @@ class Samples:
         gammas = [gamma for gamma in gammas if (criterion, gamma, ridge) not in self._paths]
         with np.errstate(over="ignore", invalid="ignore"):
             tasks = [(gamma, numbers) for gamma in gammas for numbers in self._stacks]
-            sizes = [self.groups[numbers[0]].weights.size for _, numbers in tasks]
-            decomposed = in_threads(self._decomposed, tasks, sizes)
+            decomposed = in_threads(self._decomposed, tasks, [self._work(numbers) for _, numbers in tasks])
             per_gamma = len(self._stacks)
             for place, gamma in enumerate(gammas):
                 of_gamma = decomposed[place * per_gamma : (place + 1) * per_gamma]
                 self._paths[criterion, gamma, ridge] = self._path_of(criterion, of_gamma, ridge)
+
+    def _work(self, numbers: list[int]) -> float:
+        """Return the rows of a matrix whose solution takes as long as the eigendecompositions of a stack."""
+        size = self.groups[numbers[0]].weights.size
+        return size if size > FEW_ROWS else min(FEW_ROWS, (EIGEN * len(numbers)) ** (1 / 3) * size)
 
     def _decomposed(self, task: tuple[float, list[int]]) -> tuple[list[int], _Stack, _Spectra]:
         """Decompose the matrices of a stack for one gamma."""
@@ -193,7 +199,7 @@ class Samples:
             limits += [self._limits(bias_eigenvalues[[n]], magnitudes[[n]]) for n in range(n_groups)]
             grid = log_grid(min(low for low, _ in limits), max(high for _, high in limits), PER_DECADE)
         ridges, costs = np.exp(grid), np.zeros((grid.size, n_groups, self.n_columns))
-        sizes = [self.groups[numbers[0]].weights.size for numbers, *_ in decomposed]
+        sizes = [self._work(numbers) for numbers, *_ in decomposed]
         found = in_threads(lambda part: part[1].costs(criterion, part[2], ridges), decomposed, sizes)
         for (numbers, *_), of_stack in zip(decomposed, found, strict=True):
             costs[:, numbers, : of_stack.shape[2]] = of_stack
