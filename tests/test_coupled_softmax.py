@@ -17,6 +17,7 @@ from polymargin.dealing import Deal
 from polymargin.decoders import Bayes, CoupledSoftmax, Coupling
 from polymargin.decoders.coupled_softmax import RIDGES
 from polymargin.outputs import Nested, Outputs
+from polymargin.solvers.softmax import reduced_features
 from polymargin.solvers.status import Status
 from polymargin.solvers.tempering import contaminated, contamination, temper, tempered
 
@@ -232,6 +233,25 @@ def test_the_squares_of_many_machines_are_left_out():
         decoder = CoupledSoftmax().fit(book, outputs_of(book, index[kept]), index[kept])
         assert decoder.squares == squared
         assert decoder.fit_.coef.shape[0] == book.n_columns * (2 if squared else 1)
+
+
+def test_more_machines_than_rows_are_rotated_away(monkeypatch):
+    book, index = one_vs_one(12), np.tile(np.arange(12), 5)
+    outputs = outputs_of(book, index)
+    long = CoupledSoftmax().fit(book, outputs, index)
+    monkeypatch.setattr("polymargin.decoders.coupled_softmax._ROTATED", 0)
+    rotated = []
+
+    def counted(features):
+        rotated.append(features.shape)
+        return reduced_features(features)
+
+    monkeypatch.setattr("polymargin.solvers.softmax.reduced_features", counted)
+    short = CoupledSoftmax().fit(book, outputs, index)
+    # The two folds: all 60 rows are hardly fewer than the 66 machines.
+    assert set(rotated) == {(29, 66), (31, 66)}
+    assert_allclose(short.log_proba(outputs), long.log_proba(outputs), atol=1e-6)
+    assert_allclose(short.cross_log_proba_, long.cross_log_proba_, atol=1e-5)
 
 
 def test_a_huge_ridge_leaves_coupling_with_a_temperature():
