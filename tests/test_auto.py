@@ -204,7 +204,7 @@ def test_labels_and_probabilities_agree(n_classes):
 
 def test_the_pool_is_the_normalised_product_of_its_members():
     model = AutoKernelClassifier().fit(X, Y)
-    assert [(m.kernel, m.coding) for m in model.members_] == [
+    assert [(m.kernel, m.coding_) for m in model.members_] == [
         ("blend", "one-vs-one"),
         (Polynomial(2, centred=True), "one-vs-one"),
         ("laplacian", "one-vs-all"),

@@ -148,7 +148,7 @@ def test_without_selection_a_kernel_without_gamma_needs_C_alone():
         ({"coding": [[-1], [1]]}, r"2 rows \(codewords\) but y has 3 classes"),
         ({"coding": [[-1, 1], [-1, 1], [1, -1]]}, "no column separates class 0 from class 1"),
         ({"coding": [[-1, 3], [1, 1], [1, -1]]}, "only -1, 0"),
-        ({"coding": None}, "(?i)codebook"),
+        ({"coding": 3}, "(?i)codebook"),
         ({"decoding": "guess"}, "unknown decoding 'guess'; choose one of hamming, loss, bayes"),
         ({"decoding": None}, "unknown decoding None; choose one of"),
         ({"decoding": Loss}, r"decoding is the class Loss; give an object of it, such as Loss\(\)"),

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import polymargin
 from polymargin import _memory
 from polymargin.cli import app
-from polymargin.cli._models import for_many_classes, make_classifier
+from polymargin.cli._models import make_classifier, note_on_many_classes
 from polymargin.cli._quality import by_leave_one_out
 from polymargin.cli._scores import warning_lines
 from polymargin.cli.fit import _check_rows, _metric_lines
@@ -432,9 +432,9 @@ def test_a_class_that_is_never_predicted_is_named():
 
 def test_many_classes_have_one_vs_all_machines(tmp_path):
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(46, 3)) * 5
-    X = np.repeat(centres, 3, axis=0) + rng.normal(size=(138, 3))
-    frame = pd.DataFrame(X, columns=list("abc")).assign(y=np.repeat([f"k{k:02d}" for k in range(46)], 3))
+    centres = rng.normal(size=(65, 3)) * 5
+    X = np.repeat(centres, 3, axis=0) + rng.normal(size=(195, 3))
+    frame = pd.DataFrame(X, columns=list("abc")).assign(y=np.repeat([f"k{k:02d}" for k in range(65)], 3))
     frame.to_csv(tmp_path / "m.csv", index=False)
     result = run(tmp_path / "m.csv", "-m", "ls-svm", "-k", "linear", "-o", tmp_path / "m.skops", "--json")
     assert result.exit_code == 0, result.stderr
@@ -442,14 +442,20 @@ def test_many_classes_have_one_vs_all_machines(tmp_path):
     assert document["chosen"]["coding"] == "one-vs-all"
     (note,) = document["notes"]
     assert (
-        note == "46 classes: one-vs-all coding, 46 machines; one-vs-one would have 1035 (--coding one-vs-one)"
+        note == "65 classes: one-vs-all coding, 65 machines; one-vs-one would have 2080 (--coding one-vs-one)"
     )
-    pool, note = for_many_classes(make_classifier("auto", 0), 46)
-    assert [member.coding for member in pool.members] == 3 * ["one-vs-all"]
-    assert "--model ls-svm --coding one-vs-one" in note
-    assert for_many_classes(make_classifier("auto", 0), 45)[0].members is None
-    chosen = make_classifier("ls-svm", 0, coding="minimal")
-    assert for_many_classes(chosen, 46) == (chosen, None)
+
+
+def test_whether_many_classes_are_noted():
+    pool = note_on_many_classes(make_classifier("auto", 0), 65)
+    assert pool.endswith("(--model ls-svm --coding one-vs-one)")
+    assert note_on_many_classes(make_classifier("svm", 0), 65).endswith("(--coding one-vs-one)")
+    assert note_on_many_classes(make_classifier("auto", 0), 64) is None
+    # A coding that was given, a decoder of pairs, and models without dichotomies.
+    assert note_on_many_classes(make_classifier("ls-svm", 0, coding="one-vs-all"), 65) is None
+    assert note_on_many_classes(make_classifier("ls-svm", 0, decoding="votes"), 65) is None
+    assert note_on_many_classes(make_classifier("posterior-svm", 0), 65) is None
+    assert note_on_many_classes(make_classifier("kernel-logistic", 0), 65) is None
 
 
 def test_jobs_do_not_change_the_model(folder, tmp_path):

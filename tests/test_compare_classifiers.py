@@ -178,12 +178,12 @@ def test_a_class_of_two_rows_leaves_out_what_is_tuned_in_folds(tmp_path):
 
 
 def test_many_classes_leave_one_vs_one_out(tmp_path):
-    X = np.repeat(np.random.default_rng(0).normal(size=(46, 2)) * 5, 3, axis=0)
+    X = np.repeat(np.random.default_rng(0).normal(size=(65, 2)) * 5, 3, axis=0)
     X += np.random.default_rng(1).normal(size=X.shape)
     rows = [f"{a},{b},k{i // 3}" for i, (a, b) in enumerate(X)]
     (tmp_path / "m.csv").write_text("\n".join(["a,b,y", *rows]))
     result = run(tmp_path / "m.csv", "-r", 1, "-d", "hamming", "-k", "linear", "--json")
     assert result.exit_code == 0, result.stderr
-    assert "46 classes would need 1035 machines with one-vs-one coding, which is left out" in result.stderr
+    assert "65 classes would need 2080 machines with one-vs-one coding, which is left out" in result.stderr
     codings = {row["coding"] for row in json.loads(result.stdout)["scores"]}
     assert codings == {"one-vs-all", "minimal", "ecoc"}

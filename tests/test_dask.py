@@ -106,6 +106,12 @@ def test_priorities_are_uniform_and_belong_to_rows():
     np.testing.assert_array_equal(u[500:], priorities(np.arange(500, 100_000), 3))
 
 
+def test_many_classes_have_one_vs_all_machines(monkeypatch):
+    monkeypatch.setattr("polymargin.codebooks.default._MOST_CLASSES", 2)
+    fitted = model(scale="landmarks").fit(*on_dask())
+    assert (fitted.coding_, fitted.codebook_) == ("one-vs-all", one_vs_all(3))
+
+
 def test_samples_do_not_depend_on_blocks_are_nested_and_have_every_class():
     rare = np.where(np.arange(Y.size) % 400 == 7, 3, Y)
     sources = [DaskRows.of(*on_dask(labels=rare, size=size), seed=5, drawn_rows=500) for size in (4000, 311)]

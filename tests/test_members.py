@@ -174,7 +174,7 @@ def test_names_are_kernels():
     model = AutoKernelClassifier(["blend", "poly", "rbf", "laplacian", "exponential", "linear"]).fit(X, Y)
     kernels = ["blend", Polynomial(2, centred=True), "rbf", "laplacian", "exponential", "linear"]
     assert [member.kernel for member in model.members_] == kernels
-    assert {member.coding for member in model.members_} == {"one-vs-one"}
+    assert {member.coding_ for member in model.members_} == {"one-vs-one"}
 
 
 @pytest.mark.parametrize("metric", ["learned", None])

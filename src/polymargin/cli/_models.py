@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from polymargin import codebooks
+from polymargin.codebooks.default import default_coding, many_classes
 from polymargin.decoders import DECODERS
 from polymargin.inspection.members import member_name
 
@@ -18,8 +19,8 @@ __all__ = [
     "METRICS",
     "MODELS",
     "chosen",
-    "for_many_classes",
     "make_classifier",
+    "note_on_many_classes",
 ]
 
 CODINGS = (*codebooks.CODINGS, "adaptive")
@@ -84,47 +85,39 @@ def make_classifier(model: str, seed: int, *, jobs: int | None = None, **options
             return polymargin.LSSVMClassifier(random_state=seed, **given)
         case "svm":
             given.setdefault("decoding", "coupled-softmax")
+            given.setdefault("coding", None)
             return polymargin.SVMClassifier(C=None, gamma=None, random_state=seed, **given)
         case "posterior-svm":
             return polymargin.PosteriorSVMClassifier(random_state=seed, **given)
     return polymargin.KernelLogisticClassifier(random_state=seed, **given)
 
 
-def for_many_classes(classifier: Any, n_classes: int) -> tuple[Any, str | None]:
-    """Return a classifier with one-vs-all coding and a note if one-vs-one would need thousands of machines.
+def note_on_many_classes(classifier: Any, n_classes: int) -> str | None:
+    """Return that one-vs-all coding was chosen because one-vs-one would need thousands of machines; None if not so.
 
     Parameters
     ----------
     classifier : estimator
-        What `make_classifier` returned, without a coding that was asked for.
+        What `make_classifier` returned.
     n_classes : int
         The number of classes.
 
     Examples
     --------
-    >>> for_many_classes(make_classifier("ls-svm", 0), 10)[1] is None
+    >>> note_on_many_classes(make_classifier("ls-svm", 0), 10) is None
     True
-    >>> classifier, note = for_many_classes(make_classifier("ls-svm", 0), 120)
-    >>> classifier.coding, note
-    ('one-vs-all', '120 classes: one-vs-all coding, 120 machines; one-vs-one would have 7140 (--coding one-vs-one)')
+    >>> note_on_many_classes(make_classifier("ls-svm", 0), 120)
+    '120 classes: one-vs-all coding, 120 machines; one-vs-one would have 7140 (--coding one-vs-one)'
     """
-    from polymargin.comparison.many_classes import needs_many_machines, pool_members
-
     pool = hasattr(classifier, "members")
-    if not needs_many_machines(n_classes) or not (
-        pool or getattr(classifier, "coding", None) == "one-vs-one"
-    ):
-        return classifier, None
     if pool:
-        classifier.set_params(members=pool_members(n_classes, classifier.metric))
-        asked = "--model ls-svm --coding one-vs-one"
+        coding = default_coding(n_classes)
+    elif getattr(classifier, "coding", "given") is None:
+        coding = classifier._chosen_coding(n_classes)
     else:
-        classifier.set_params(coding="one-vs-all")
-        asked = "--coding one-vs-one"
-    return classifier, (
-        f"{n_classes} classes: one-vs-all coding, {n_classes} machines; one-vs-one would have "
-        f"{n_classes * (n_classes - 1) // 2} ({asked})"
-    )
+        return None
+    asked = "--model ls-svm --coding one-vs-one" if pool else "--coding one-vs-one"
+    return f"{many_classes(n_classes)} ({asked})" if coding == "one-vs-all" else None
 
 
 def chosen(classifier: Any) -> dict[str, Any]:
@@ -156,7 +149,7 @@ def chosen(classifier: Any) -> dict[str, Any]:
         "kernel": classifier.kernel_.name,
         "C": _one_or_range(classifier.C_),
         "gamma": _one_or_range(classifier.gamma_),
-        "coding": getattr(classifier, "coding", None),
+        "coding": getattr(classifier, "coding_", None),
         "decoding": getattr(classifier, "decoding", None),
         "kernel_losses": getattr(classifier, "kernel_losses_", None),
         "search_results": _search_results(classifier),

@@ -275,8 +275,13 @@ def _comparison(
     test_size: float,
     seed: int,
 ) -> RepeatedComparison:
-    from polymargin.comparison.many_classes import affordable_codings
-    from polymargin.comparison.repeated import CODINGS, DECODINGS, RepeatedComparison, decoder_for
+    from polymargin.comparison.repeated import (
+        CODINGS,
+        DECODINGS,
+        RepeatedComparison,
+        affordable_codings,
+        decoder_for,
+    )
 
     asked = _trainable(list(dict.fromkeys(machines)), dataset, test_size)
     affordable = affordable_codings(dataset.n_classes)

@@ -24,8 +24,8 @@ from polymargin.cli._models import (
     KERNELS,
     METRICS,
     MODELS,
-    for_many_classes,
     make_classifier,
+    note_on_many_classes,
 )
 from polymargin.cli._progress import duration, logged
 from polymargin.cli._reading import (
@@ -236,9 +236,8 @@ def command(
                 check_rows=_check_rows(model),
                 scan=scan,
             )
-            prepared, many = task.limited(), None
-            if coding is None:
-                prepared, many = for_many_classes(prepared, np.unique(examples.labels).size)
+            prepared = task.limited()
+            many = note_on_many_classes(prepared, np.unique(examples.labels).size)
             if many is not None:
                 examples = replace(examples, notes=(*examples.notes, many))
             for line in (*examples.notes, *_small_classes(examples)):

@@ -7,6 +7,7 @@ from typing import Any
 
 from polymargin.codebooks._base import Codebook, ColumnGroup
 from polymargin.codebooks.adaptive import Adaptive, Train, adaptive_coding, grow_codebook
+from polymargin.codebooks.default import default_coding
 from polymargin.codebooks.ecoc import ecoc
 from polymargin.codebooks.join import CodebookPart, join
 from polymargin.codebooks.standard import minimal, one_vs_all, one_vs_one
@@ -19,6 +20,7 @@ __all__ = [
     "ColumnGroup",
     "Train",
     "adaptive_coding",
+    "default_coding",
     "ecoc",
     "grow_codebook",
     "join",

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from polymargin.codebooks import Codebook, adaptive_coding, resolve_codebook
-from polymargin.decoders import Decoder, resolve_decoder
+from polymargin.codebooks import adaptive_coding, resolve_codebook
+from polymargin.decoders import resolve_decoder
+from polymargin.decoders._base import can_read
 from polymargin.estimators import LSSVMClassifier, fit_together
 from polymargin.metrics import accuracy, brier_score, log_loss
 
@@ -181,15 +182,6 @@ def predicted(model: Any, coding: str, decoding: str, X: ArrayLike) -> Predictio
         return Prediction(coding, decoding, class_positions(model.predict(X), model.classes_), None)
     log_proba = model.predict_log_proba(X)
     return Prediction(coding, decoding, np.exp(log_proba).argmax(axis=1), log_proba)
-
-
-def can_read(decoder: Decoder, codebook: Codebook) -> bool:
-    """Tell whether a decoder can read a codebook."""
-    try:
-        decoder.check(codebook)
-    except ValueError:
-        return False
-    return True
 
 
 def named(choices: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:

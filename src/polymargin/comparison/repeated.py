@@ -23,16 +23,26 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShu
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from polymargin._peers import fit_method, log_proba_of
-from polymargin.codebooks import resolve_codebook
-from polymargin.comparison.codings import Prediction, can_read, class_positions, predicted
-from polymargin.comparison.many_classes import pool_members
+from polymargin.codebooks import default_coding, resolve_codebook
+from polymargin.comparison.codings import Prediction, class_positions, predicted
 from polymargin.datasets import Dataset, preprocessor
 from polymargin.decoders import Decoder, Loss, resolve_decoder
+from polymargin.decoders._base import can_read
 from polymargin.estimators import AutoKernelClassifier, LSSVMClassifier, SVMClassifier, fit_together
 from polymargin.metrics import accuracy
 from polymargin.reproduction import Experiment, Figure, Key, Layout, Row, protocol_hash
 
-__all__ = ["CODINGS", "DECODINGS", "MACHINES", "OWN", "PEERS", "Method", "RepeatedComparison", "unpacked"]
+__all__ = [
+    "CODINGS",
+    "DECODINGS",
+    "MACHINES",
+    "OWN",
+    "PEERS",
+    "Method",
+    "RepeatedComparison",
+    "affordable_codings",
+    "unpacked",
+]
 
 Array = NDArray[Any]
 
@@ -68,10 +78,10 @@ _POSTERIOR_FOLDS = 3
 _SHOWS_ONLY = ("cli", "papers", "plots", "report", "reproduction")
 
 
-#: The coding and decoding that an estimator has unless told otherwise.
-_DEFAULTS = {
-    "ls-svm": ("one-vs-one", "coupled-softmax"),
-    "svm": ("one-vs-one", "coupled-softmax"),
+#: The coding and decoding that an estimator has unless told otherwise; None: the coding depends on the classes.
+_DEFAULTS: dict[str, tuple[str | None, str]] = {
+    "ls-svm": (None, "coupled-softmax"),
+    "svm": (None, "coupled-softmax"),
     "posterior-svm": ("single", "softmax"),
 }
 
@@ -92,11 +102,6 @@ class Method(NamedTuple):
     def is_coded(self) -> bool:
         """Whether this is a machine with one coding and one decoding."""
         return self.machine in _DEFAULTS
-
-    @property
-    def is_default(self) -> bool:
-        """Whether this is a classifier as it is without a choice of coding and decoding."""
-        return _DEFAULTS.get(self.machine, self[1:]) == self[1:]
 
     def __str__(self) -> str:
         return (
@@ -233,6 +238,23 @@ class RepeatedComparison(Experiment):
             if can_read(decoder, book) and (machine == "ls-svm" or not decoder.needs_variances)
         ]
 
+    def is_default(self, method: Method) -> bool:
+        """Return whether a method is a classifier as it is without a choice of coding and decoding.
+
+        Parameters
+        ----------
+        method : Method
+            What competes.
+
+        Returns
+        -------
+        bool
+        """
+        coding, decoding = _DEFAULTS.get(method.machine, method[1:])
+        if coding is None:
+            coding = default_coding(self.classes.size)
+        return (coding, decoding) == method[1:]
+
     def split(self, number: int) -> tuple[Array, Array]:
         """Return the training and test rows of a split, counted from 1."""
         splitter = StratifiedShuffleSplit(number, test_size=self.test_size, random_state=self.seed)
@@ -281,8 +303,7 @@ class RepeatedComparison(Experiment):
     ) -> dict[tuple[str, str], Any]:
         """Return the estimators that have these codings and decodings, not fitted."""
         if machine == "auto":
-            members = pool_members(self.classes.size)
-            return {pair: AutoKernelClassifier(members, random_state=seed) for pair in pairs}
+            return {pair: AutoKernelClassifier(random_state=seed) for pair in pairs}
         if machine == "posterior-svm":
             kernel = _default_rbf(self.kernel)
             tuned = cache(partial(_tuned_posterior, X, y, kernel=kernel, seed=seed))
@@ -312,6 +333,22 @@ class RepeatedComparison(Experiment):
     def paper_figures(self) -> list[Figure]:
         """Return nothing: no paper has this table."""
         return []
+
+
+def affordable_codings(n_classes: int) -> list[str]:
+    """Return the names of the codings that so many classes can afford.
+
+    Parameters
+    ----------
+    n_classes : int
+        The number of classes.
+
+    Examples
+    --------
+    >>> affordable_codings(120)
+    ['one-vs-all', 'minimal', 'ecoc']
+    """
+    return [name for name in CODINGS if name != "one-vs-one" or default_coding(n_classes) == name]
 
 
 @cache

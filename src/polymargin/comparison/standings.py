@@ -54,6 +54,8 @@ class Standing:
     ----------
     method : Method
         What competed.
+    is_default : bool
+        Whether it is a classifier as it is without a choice of coding and decoding.
     accuracy, balanced_accuracy, log_loss, brier, auc : ndarray of shape (splits,), or None
         The scores of its splits; those of probabilities only where there are any. ``auc`` is the area under the ROC
         curve, each class against the others.
@@ -64,6 +66,7 @@ class Standing:
     """
 
     method: Method
+    is_default: bool
     accuracy: Array
     balanced_accuracy: Array
     log_loss: Array | None
@@ -76,7 +79,7 @@ class Standing:
         """Return names and scores as plain values."""
         return {
             "model": self.method.model,
-            "default": self.method.is_default,
+            "default": self.is_default,
             **{name: value or None for name, value in self.method._asdict().items()},
             "accuracy": _mean_sd(self.accuracy),
             "balanced_accuracy": _mean_sd(self.balanced_accuracy),
@@ -130,7 +133,7 @@ def classifiers(ranking: Sequence[Standing]) -> list[Standing]:
     ranking : sequence of Standing
         What `standings` returned.
     """
-    found = [standing for standing in ranking if standing.method.is_default]
+    found = [standing for standing in ranking if standing.is_default]
     return found if len({standing.method.machine for standing in ranking}) > 1 else []
 
 
@@ -158,12 +161,14 @@ def _standing(comparison: RepeatedComparison, method: Method, rows: Sequence[Row
     )
     right = np.array([accuracy(tests.class_index, tests.labels) for tests in splits])
     recall = np.array([balanced_accuracy(tests.class_index, tests.labels) for tests in splits])
+    is_default = comparison.is_default(method)
     if whole.log_proba is None:
-        return Standing(method, right, recall, None, None, None, None, whole)
+        return Standing(method, is_default, right, recall, None, None, None, None, whole)
     given = [(tests, tests.log_proba) for tests in splits if tests.log_proba is not None]
     areas = [one_vs_rest_auc(tests.class_index, np.exp(log_proba)) for tests, log_proba in given]
     return Standing(
         method,
+        is_default,
         right,
         recall,
         np.array([log_loss(tests.class_index, log_proba) for tests, log_proba in given]),

@@ -345,6 +345,27 @@ def tie_break(codebook: Codebook, margins: Array, size: float) -> Array:
     return 0.99 * size * np.divide(agreement, largest, out=np.zeros_like(agreement), where=largest > 0)
 
 
+def can_read(decoder: Decoder, codebook: Codebook) -> bool:
+    """Tell whether a decoder can read a codebook.
+
+    Parameters
+    ----------
+    decoder : Decoder
+        The decoder.
+    codebook : Codebook
+        The codebook.
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        decoder.check(codebook)
+    except ValueError:
+        return False
+    return True
+
+
 def check_pairwise(codebook: Codebook, name: str) -> None:
     """Raise ValueError unless the codebook is one-vs-one.
 

@@ -22,9 +22,17 @@ from polymargin._accelerator import Accelerator, accelerated
 from polymargin._progress import Count, Progress, notes, shown
 from polymargin._threads import blas_threads_for, threads
 from polymargin.cluster import is_dask
-from polymargin.codebooks import Codebook, Train, adaptive_coding, grow_codebook, resolve_codebook
+from polymargin.codebooks import (
+    Codebook,
+    Train,
+    adaptive_coding,
+    default_coding,
+    grow_codebook,
+    one_vs_all,
+    resolve_codebook,
+)
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
-from polymargin.decoders._base import fit_decoder, one_per_class
+from polymargin.decoders._base import can_read, fit_decoder, one_per_class
 from polymargin.estimators._arrays import device_name, same_kind_of_array, to_numpy
 from polymargin.estimators._available import available_if
 from polymargin.estimators._base import KernelClassifier
@@ -97,6 +105,7 @@ class DichotomyClassifier(KernelClassifier):
     _rows_on: str | None = None
 
     bank_: Any
+    coding_: Any
     codebook_: Codebook
     decoder_: Decoder
 
@@ -360,10 +369,11 @@ class DichotomyClassifier(KernelClassifier):
         return self.bank_.kernel
 
     def _resolved_codebook(self, data: TrainingRows, progress: Progress | None = None) -> Codebook:
-        """Return the codebook, grown with the estimator's own machines if the coding is adaptive."""
-        adaptive = adaptive_coding(self.coding)
+        """Set the coding; return its codebook, grown with the estimator's own machines if it is adaptive."""
+        self.coding_ = self._chosen_coding(self.classes_.size)
+        adaptive = adaptive_coding(self.coding_)
         if adaptive is None:
-            return resolve_codebook(self.coding, self.classes_.size, self.random_state)
+            return resolve_codebook(self.coding_, self.classes_.size, self.random_state)
         # All columns are trained with the gamma of all rows.
         machine = clone(self).set_params(gamma=self._resolved_gamma(data.kernel.scaled(data.X), data.weights))
         train = self._column_trainer(machine, data, notes(progress))
@@ -375,6 +385,16 @@ class DichotomyClassifier(KernelClassifier):
             return margins
 
         return grow_codebook(counted, data.class_index, self.classes_.size, adaptive, weights=data.weights)
+
+    def _chosen_coding(self, n_classes: int) -> Any:
+        """Return the coding; if none was given, the default for so many classes, if the decoder can read it."""
+        if self.coding is not None:
+            return self.coding
+        chosen = default_coding(n_classes)
+        if chosen == "one-vs-all":
+            decoder = resolve_decoder(self._decoding, self._loss)
+            return chosen if can_read(decoder, one_vs_all(n_classes)) else "one-vs-one"
+        return chosen
 
     def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
         """Return a function that trains a column of a growing codebook with a clone of the estimator."""

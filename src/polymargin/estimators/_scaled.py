@@ -14,6 +14,7 @@ from polymargin._progress import Progress
 from polymargin._threads import blas_threads_for, threads
 from polymargin.codebooks import Codebook
 from polymargin.decoders import Decoder, ProbabilisticDecoder
+from polymargin.decoders._base import can_read
 from polymargin.estimators._candidates import Plan
 from polymargin.estimators._choice import Choice, choose
 from polymargin.estimators._soft_labels import decoder_rows
@@ -162,11 +163,7 @@ class DecoderJudge:
         -------
         bool
         """
-        try:
-            self.decoder.check(codebook)
-        except ValueError:
-            return False
-        return True
+        return can_read(self.decoder, codebook)
 
 
 def fit_many_rows(

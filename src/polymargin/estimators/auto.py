@@ -87,7 +87,8 @@ class AutoKernelClassifier(
         array, weights and groups if its ``fit`` accepts them (if it does not accept weights, passing weights is an
         error), and the random state if it has none of its own. Its probabilities are smoothed away from zero, by one
         additional row divided in proportion to the class frequencies. None: one-vs-one machines with "blend" and
-        "poly", and one-vs-all machines with "laplacian" on the ranks of the columns.
+        "poly" (one-vs-all machines if there are more than 64 classes), and one-vs-all machines with "laplacian" on the
+        ranks of the columns.
     metric : "learned" or None, default="learned"
         Whether the default members with "blend" and "laplacian" learn a metric, that is weights of the columns, see
         `LSSVMClassifier`. None is about three times as fast.
@@ -560,8 +561,9 @@ def _plan_together(members: list[Any], class_counts: Array, n_features: int) -> 
     own = [member for member in members if isinstance(member, LSSVMClassifier)]
     plans = []
     for member in own:
-        adaptive = adaptive_coding(member.coding) is not None
-        coding = "one-vs-all" if adaptive else member.coding
+        coding = member._chosen_coding(class_counts.size)
+        if adaptive_coding(coding) is not None:
+            coding = "one-vs-all"
         codebook = resolve_codebook(coding, class_counts.size, member.random_state)
         decoder = resolve_decoder(member.decoding)
         plans.append(member._scale_plan(class_counts, n_features, codebook, decoder))

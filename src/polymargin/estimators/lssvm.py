@@ -76,9 +76,11 @@ class LSSVMClassifier(
         selected.
     coef0 : float, default=1.0
         Constant of "poly". Changing it is equivalent to rescaling gamma and C.
-    coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook or array of shape (K, L), \
-default="one-vs-one"
-        The output coding, which divides the classes into dichotomies.
+    coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook, array of shape (K, L) or None, \
+default=None
+        The output coding, which divides the classes into dichotomies. None: "one-vs-one" up to 64 classes and
+        "one-vs-all" for more, where K(K−1)/2 machines would take long; "one-vs-one" for any number if the decoding
+        needs a machine for every pair of classes.
     decoding : str or Decoder, default="coupled-softmax"
         The decoder, which turns the outputs of the machines into labels and probabilities. "coupled-softmax",
         "softmax", "coupling" and "bayes" have probabilities; "hamming", "loss", "argmax", "votes", "dag" and "mixture"
@@ -180,6 +182,8 @@ default="one-vs-one"
     feature_relevance_std_ : ndarray of shape (n_features,) or None
         Standard deviation of the relevance over folds. The folds share training rows, so that independent samples would
         vary more.
+    coding_ : str, Codebook or array
+        The coding, chosen or given.
     codebook_ : Codebook
         The dichotomies.
     decoder_ : Decoder
@@ -276,7 +280,7 @@ default="one-vs-one"
         gamma: float | str | None = None,
         degree: float | None = None,
         coef0: float = 1.0,
-        coding: Any = "one-vs-one",
+        coding: Any = None,
         decoding: Any = "coupled-softmax",
         selection: str | None = "loo",
         columns: Any = None,

@@ -42,9 +42,10 @@ default="rbf"
         Degree of "poly", (gamma x·z + coef0)^degree.
     coef0 : float, default=0.0
         Constant of "poly" and "sigmoid".
-    coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook or array of shape (K, L), \
+    coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook, array of shape (K, L) or None, \
 default="one-vs-one"
-        How the classes are divided into dichotomies.
+        How the classes are divided into dichotomies. The default is that of ``SVC``; None is the default of
+        `LSSVMClassifier`, which is "one-vs-all" for more than 64 classes.
     decoding : str, Decoder or None, default=None
         How the outputs of the machines become labels: "hamming" (with one-vs-one the votes of ``SVC``), "loss" (the
         hinge loss, with which the machines are trained), "argmax", "votes", "dag", one that gives probabilities, such
@@ -112,6 +113,8 @@ default="one-vs-one"
     ----------
     classes_ : ndarray of shape (K,)
         The class labels.
+    coding_ : str, Codebook or array
+        The coding, given or chosen.
     codebook_ : Codebook
         The dichotomies.
     decoder_ : Decoder

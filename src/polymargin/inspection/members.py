@@ -56,8 +56,13 @@ def training_rows(estimator: Any) -> Any:
 
 
 def coding_name(estimator: Any) -> str:
-    """Return the coding of an estimator in a word; empty if it has none."""
-    return in_a_word(getattr(estimator, "coding", getattr(estimator, "machine", "")))
+    """Return the coding of a fitted estimator in a word; empty if it has none."""
+    return in_a_word(coding_of(estimator))
+
+
+def coding_of(estimator: Any) -> Any:
+    """Return the coding of a fitted estimator, chosen or given; the empty string if it has none."""
+    return getattr(estimator, "coding_", getattr(estimator, "machine", ""))
 
 
 def in_a_word(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from polymargin.inspection.members import kernel_members
+from polymargin.inspection.members import coding_of, kernel_members
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ def _tried(estimator: Any) -> Tried | None:
         row |= {name: float(row[name]) for name in ("smaller_C", "loss")}
         row["C"], row["chosen"] = one_or_range(row["C"]), bool(row["chosen"])
         row["gamma"] = one_or_range(row["gamma"]) if estimator.kernel_.tunable else None
-    decoder, n_rows = estimator.decoder_, int(table["n_rows"][0])
+    decoder, n_rows, coding = estimator.decoder_, int(table["n_rows"][0]), coding_of(estimator)
     by_log_loss = decoder.learns_probabilities and not decoder.in_sample
     return Tried(
-        f"{estimator.kernel_.name}, {estimator.coding if isinstance(estimator.coding, str) else 'own coding'}",
+        f"{estimator.kernel_.name}, {coding if isinstance(coding, str) else 'own coding'}",
         "cross-fitted log-loss" if by_log_loss else "mean squared leave-one-out error",
         n_rows,
         n_rows < len(estimator.support_),

@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from polymargin.codebooks import Codebook, join, resolve_codebook
 from polymargin.comparison import Prediction, Score
-from polymargin.comparison.codings import can_read, class_positions, named
+from polymargin.comparison.codings import class_positions, named
 from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
+from polymargin.decoders._base import can_read
 from polymargin.kernels import resolve_kernel
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.machines._gram import Selection

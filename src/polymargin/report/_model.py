@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from polymargin.comparison.codings import class_positions
 from polymargin.inspection import feature_relevance, selection_surface
 from polymargin.inspection.html import SELECTIONS, choices
-from polymargin.inspection.members import kernel_members, member_name
+from polymargin.inspection.members import coding_of, kernel_members, member_name
 from polymargin.inspection.tried import in_words, one_or_range, searches
 from polymargin.plots import decision_regions
 from polymargin.plots.regions import DecisionRegions
@@ -145,7 +145,7 @@ def _codebook(estimator: Any) -> Section | None:
     for member in members:
         matrix = np.asarray(member.codebook_.matrix)
         view = {
-            "name": str(getattr(member, "coding", getattr(member, "machine", "one-vs-all"))),
+            "name": str(coding_of(member)),
             "machines": int(matrix.shape[1]),
             "matrix": matrix[:, :_SHOWN_MACHINES].tolist(),
         }
