@@ -36,6 +36,7 @@ import pandas as pd  # noqa: E402
 from polymargin.cluster.blocks import Blocks, priorities  # noqa: E402
 from polymargin.cluster.dask_rows import DaskRows  # noqa: E402
 from polymargin.cluster.leaf_files import LeafFile  # noqa: E402
+from polymargin.cluster.remote_leaves import RoutedRows  # noqa: E402
 
 SETTINGS = ScaleSettings(leaf_rows=300, sample_rows=600, decoder_rows=1200)
 
@@ -256,6 +257,57 @@ def test_leaves_are_on_the_disks_of_workers(client):
     while time.monotonic() < deadline and leaf_files(client):
         time.sleep(0.05)
     assert leaf_files(client) == 0
+
+
+def received_leaves(client):
+    """Return how many partitions of leaves the workers have received from each other."""
+
+    def count(dask_worker):
+        keys = [key for transfer in dask_worker.transfer_incoming_log for key in transfer["keys"]]
+        return sum(str(key).startswith("_fit_partition") for key in keys)
+
+    return sum(client.run(count).values())
+
+
+def test_rows_go_to_the_leaves(client):
+    fitted = model(scale="leaves", C=1.0, gamma=0.05).fit(*on_dask())
+    before = received_leaves(client)
+    fitted.predict_proba(NEW)
+    fitted.predict_proba(da.from_array(NEW, chunks=(40, 21))).compute()
+    assert received_leaves(client) == before
+
+
+def test_few_partitions_of_a_worker_compute_at_a_time():
+    fitted = model(scale="leaves", C=1.0, gamma=0.05).fit(*on_dask())
+    router, held = fitted.bank_.leaves.held()
+    tasks = [holder.margins([dask.delayed(rows)]) for holder, rows in zip(held, router(NEW), strict=True)]
+    assert [len(own) for own in tasks] == [2, 2]  # the workers have one thread each
+    n_tasks = 0
+    for holder, own in zip(held, tasks, strict=True):
+        graph = {key: task for end in own for key, task in dict(end.dask).items()}
+        names = [key for key in graph if str(key).startswith("_margins")]
+        needed = {key: set(map(str, dask.core.get_dependencies(graph, key))) for key in names}
+        assert sum(not any(each.startswith("_margins") for each in needed[key]) for key in names) == 2
+        assert len(names) == len(holder.partitions) > 2
+        n_tasks += len(names)
+    assert n_tasks == len(fitted.bank_.leaves.partitions)
+
+
+def test_routed_rows_of_blocks_are_joined_and_their_size_is_known():
+    fitted = model(scale="leaves", C=1.0, gamma=0.05).fit(*on_dask())
+    router, _ = fitted.bank_.leaves.held()
+    blocks = [router(NEW[:120]), router(NEW[120:120]), router(NEW[120:])]
+    for number, known in enumerate(router(NEW)):
+        joined = RoutedRows.joined([each[number] for each in blocks])
+        assert joined.sizes == [120, 0, 380]
+        np.testing.assert_array_equal(joined.X, known.X)
+        np.testing.assert_array_equal(joined.rows, known.rows)
+        assert joined.of_leaf.keys() == known.of_leaf.keys()
+        for leaf, (rows, weights) in known.of_leaf.items():
+            np.testing.assert_array_equal(joined.of_leaf[leaf][0], rows)
+            np.testing.assert_allclose(joined.of_leaf[leaf][1], weights, atol=1e-12)
+        # Dask must know the bytes of what it sends, and of what it may write to disk.
+        assert known.X.nbytes < dask.sizeof.sizeof(known) < known.X.nbytes + 20_000
 
 
 def test_leaves_that_do_not_fit_into_memory_are_not_gathered(monkeypatch):

@@ -159,23 +159,18 @@ def _margins_of_blocks(blocks: list[Delayed], router: Delayed, held: list[Holder
     """Return the margins of some blocks by leaves on the cluster, which are loaded once for all of them."""
     task = delayed(_routed, pure=False, traverse=False)
     routed = [task(router, block) for block in blocks]
-    parts: list[Any] = [
-        holder.margins([each[number] for each in routed]) for number, holder in enumerate(held)
+    parts = [
+        part
+        for number, holder in enumerate(held)
+        for part in holder.margins([each[number] for each in routed])
     ]
-    return [
-        delayed(_added, pure=False)(block, [part[number] for part in parts])
-        for number, block in enumerate(blocks)
-    ]
+    added = delayed(added_margins, pure=False)(parts)
+    return [added[number] for number in range(len(blocks))]
 
 
 def _routed(router: Any, block: Any) -> Any:
     """Return the rows of a block for every holder of leaves."""
     return router(checked_rows(block, 0))
-
-
-def _added(block: Any, parts: list[tuple[Array, Array]]) -> Array:
-    """Return the sum of what all holders say of a block."""
-    return added_margins(len(block), parts)
 
 
 def _predicted(model: Any, block: Any, method: str, names: list[str] | None, margins: list[Array]) -> Array:

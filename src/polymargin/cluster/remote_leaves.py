@@ -1,10 +1,12 @@
 """Leaves that stay on the cluster; the client has the tree, and knows which partition holds which leaf.
 
-Rows go to the leaves: those of a block to some partitions of a worker in one task, which loads one leaf at a time.
+Rows go to the workers that hold the leaves they belong to. There one partition after the other adds its margins, and
+has one leaf in memory at a time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -16,22 +18,27 @@ from numpy.typing import NDArray
 from polymargin import _memory
 from polymargin.cluster.blocks import computed
 from polymargin.cluster.leaf_files import LeafFile
-from polymargin.cluster.workers import are_lost, count_workers, holders, release_memory, worker_memory
+from polymargin.cluster.workers import (
+    are_lost,
+    count_workers,
+    holders,
+    release_memory,
+    worker_memory,
+    worker_threads,
+)
 from polymargin.kernels import Kernel
 from polymargin.scale._places import ON_CPU, Place
 from polymargin.scale.leaves import Leaf, LeafBank
 from polymargin.scale.tree import Tree
 
 Array = NDArray[Any]
+#: The sizes of some blocks, the places of some of their rows, and the margins of these by some leaves.
+Summed = tuple[list[int], Array, Array]
 
 #: The share of a worker's memory that the rows may take which are sent to it at once. To load the leaves takes as long
 #: for one row as for thousands.
-_SENT_SHARE = 1.0 / 96.0
-#: The share of a worker's memory that the leaves of one task take at most. Where a worker is busy, or paused, Dask may
-#: send a task to another, and its leaves after it.
-_HELD_SHARE = 1.0 / 8.0
-#: The share of a worker's memory that all its leaves, which are on disk, seem to take at most: Dask writes to disk what
-#: seems not to fit.
+_SENT_SHARE = 1.0 / 48.0
+#: The share of a worker's memory that a `Weight` seems to take: much more than the rows that are sent to it at once.
 _WEIGHT_SHARE = 0.25
 
 
@@ -56,21 +63,68 @@ class RemoteLeaf:
 
 @dataclass(frozen=True)
 class RoutedRows:
-    """The rows of a block that belong to leaves of one holder.
+    """The rows of some blocks that belong to the leaves of a worker.
 
     Attributes
     ----------
     X : ndarray of shape (m, d)
         The rows.
     rows : ndarray of int, shape (m,)
-        Their places in the block.
+        Their places among the rows of the blocks.
     of_leaf : dict of int to (ndarray of int, ndarray)
         For every leaf its rows among these, and their weights.
+    sizes : list of int
+        The number of rows of every block.
     """
 
     X: Array
     rows: Array
     of_leaf: dict[int, tuple[Array, Array]]
+    sizes: list[int]
+
+    def __sizeof__(self) -> int:
+        """Return the bytes of the arrays.
+
+        Without it Dask takes rows for small, makes copies of them on many workers, and does not write them to disk
+        where memory is short.
+        """
+        n_bytes = sum(rows.nbytes + weights.nbytes for rows, weights in self.of_leaf.values())
+        return int(self.X.nbytes + self.rows.nbytes + n_bytes)
+
+    @classmethod
+    def joined(cls, parts: list[RoutedRows]) -> RoutedRows:
+        """Return the rows of several blocks as one.
+
+        Parameters
+        ----------
+        parts : list of RoutedRows
+            The rows of every block.
+
+        Returns
+        -------
+        RoutedRows
+        """
+        if len(parts) == 1:
+            return parts[0]
+        starts = np.cumsum([0, *(sum(part.sizes) for part in parts)])
+        firsts = np.cumsum([0, *(part.rows.size for part in parts)])
+        of_leaf = {}
+        for leaf in sorted({leaf for part in parts for leaf in part.of_leaf}):
+            own = [
+                (first, *part.of_leaf[leaf])
+                for first, part in zip(firsts[:-1], parts, strict=True)
+                if leaf in part.of_leaf
+            ]
+            of_leaf[leaf] = (
+                np.concatenate([first + rows for first, rows, _ in own]),
+                np.concatenate([weights for _, _, weights in own]),
+            )
+        return cls(
+            np.concatenate([part.X for part in parts]),
+            np.concatenate([start + part.rows for start, part in zip(starts[:-1], parts, strict=True)]),
+            of_leaf,
+            [size for part in parts for size in part.sizes],
+        )
 
 
 @dataclass(frozen=True)
@@ -112,15 +166,15 @@ class LeafRouter:
             own = [leaf for leaf in np.flatnonzero(self.holder_of == number) if routes[leaf][0].size]
             rows = np.unique(np.concatenate([np.empty(0, dtype=np.intp), *(routes[leaf][0] for leaf in own)]))
             of_leaf = {int(leaf): (np.searchsorted(rows, routes[leaf][0]), routes[leaf][1]) for leaf in own}
-            found.append(RoutedRows(X[rows], rows, of_leaf))
+            found.append(RoutedRows(X[rows], rows, of_leaf, [X.shape[0]]))
         return found
 
 
 @dataclass(frozen=True)
 class Weight:
-    """What Dask takes for as large as some leaves, or as a good part of a worker's memory.
+    """What Dask takes for a good part of a worker's memory.
 
-    A task that needs it goes to where the leaves are, however busy other workers are; files seem small.
+    What needs it is computed where the leaves are, whose files seem small, and rows come there.
 
     Attributes
     ----------
@@ -136,51 +190,70 @@ class Weight:
 
 @dataclass(frozen=True)
 class Holder:
-    """Some partitions of one worker.
+    """A worker that holds leaves.
 
     Attributes
     ----------
-    partitions : list of Delayed
-        The partitions.
+    partitions : list of (Delayed, list of int)
+        Its partitions, and the numbers of their leaves.
     weight : Delayed
-        What keeps the work on them there.
+        What keeps tasks there.
+    n_chains : int
+        For how many of its partitions a task is ready at a time.
     """
 
-    partitions: list[Delayed]
+    partitions: list[tuple[Delayed, list[int]]]
     weight: Delayed
+    n_chains: int
 
     @classmethod
-    def of_worker(cls, partitions: list[Delayed], n_bytes: list[int]) -> list[Holder]:
-        """Return the partitions of a worker, each of so many bytes, a few together, with their weights."""
-        memory = worker_memory()
-        groups: list[list[Delayed]] = []
-        sizes: list[int] = []
-        for partition, size in zip(partitions, n_bytes, strict=True):
-            if not sizes or sizes[-1] + size > _HELD_SHARE * memory:
-                groups.append([])
-                sizes.append(0)
-            groups[-1].append(partition)
-            sizes[-1] += size
-        seeming = min(1.0, _WEIGHT_SHARE * memory / max(sum(sizes), 1))
-        return [
-            cls(group, delayed(_weight, pure=False)(group, int(seeming * size)))
-            for group, size in zip(groups, sizes, strict=True)
-        ]
+    def of(cls, partitions: list[tuple[Delayed, list[int]]]) -> Holder:
+        """Return the holder of some partitions.
 
-    def margins(self, routed: list[Delayed]) -> Delayed:
-        """Return a task that computes the margins of rows of several blocks by the leaves of these partitions.
+        Parameters
+        ----------
+        partitions : list of (Delayed, list of int)
+            The partitions, and the numbers of their leaves.
+
+        Returns
+        -------
+        Holder
+        """
+        # A weight that needed all partitions would bring all of them to one worker if this one dies.
+        weight = delayed(_weight, pure=False)(partitions[0][0], int(_WEIGHT_SHARE * worker_memory()))
+        return cls(partitions, weight, worker_threads() + 1)
+
+    def margins(self, routed: list[Delayed], leaves: Collection[int] | None = None) -> list[Delayed]:
+        """Return tasks that compute the margins of rows of several blocks by the leaves of this worker.
+
+        Partitions add their margins one after the other, in as many chains as the worker has threads, and one more.
+        More chains would be more tasks that Dask sends to another worker, and their leaves with them, if this one is
+        paused for want of memory. With fewer it would read more blocks, as it does where a worker has few tasks.
 
         Parameters
         ----------
         routed : list of Delayed
             The rows of every block that belong to these leaves.
+        leaves : collection of int or None
+            The leaves that have rows, where that is known.
 
         Returns
         -------
-        Delayed
-            For every block the places of the rows, and their margins.
+        list of Delayed
+            The sums of the margins of every chain.
         """
-        return delayed(_margins, pure=False)(self.partitions, self.weight, routed)
+        rows = delayed(_arrived, pure=False)(self.weight, routed)
+        task = delayed(_margins, pure=False, traverse=False)
+        used = [
+            partition
+            for partition, numbers in self.partitions
+            if leaves is None or any(number in leaves for number in numbers)
+        ]
+        totals: list[Delayed] = []
+        for number, partition in enumerate(used):
+            before = totals[number - self.n_chains] if number >= self.n_chains else None
+            totals.append(task(self.weight, partition, rows, before))
+        return totals[-self.n_chains :]
 
 
 def rows_at_once(n_columns: int) -> int:
@@ -245,22 +318,18 @@ class RemoteLeafBank(LeafBank):
             In the order of what the router returns.
         """
         partitions = self.partitions
-        groups: dict[str, list[Delayed]] = {}
-        for partition, address in zip(partitions, holders(partitions), strict=True):
-            groups.setdefault(address, []).append(partition)
-        n_bytes = dict.fromkeys((each.key for each in partitions), 0)
+        leaves: dict[Any, list[int]] = {each.key: [] for each in partitions}
         for leaf in self._remote:
-            n_bytes[leaf.partition.key] += leaf.n_bytes
-        found = [
-            holder
-            for group in groups.values()
-            for holder in Holder.of_worker(group, [n_bytes[each.key] for each in group])
-        ]
-        number_of = {each.key: number for number, holder in enumerate(found) for each in holder.partitions}
-        holder_of = [
-            number_of[leaf.partition.key] if isinstance(leaf, RemoteLeaf) else -1 for leaf in self.leaves
-        ]
-        return LeafRouter(self.kernel, self.tree, np.array(holder_of), len(found)), found
+            leaves[leaf.partition.key].append(leaf.number)
+        groups: dict[str, list[tuple[Delayed, list[int]]]] = {}
+        for partition, address in zip(partitions, holders(partitions), strict=True):
+            groups.setdefault(address, []).append((partition, leaves[partition.key]))
+        holder_of = np.full(len(self.leaves), -1)
+        for number, group in enumerate(groups.values()):
+            for _, own in group:
+                holder_of[own] = number
+        found = [Holder.of(group) for group in groups.values()]
+        return LeafRouter(self.kernel, self.tree, holder_of, len(found)), found
 
     @property
     def _remote(self) -> list[RemoteLeaf]:
@@ -286,13 +355,16 @@ class RemoteLeafBank(LeafBank):
         blocks = []
         for start in range(0, max(X.shape[0], 1), size):
             some = X[start : start + size]
-            # One holder says how many columns there are, even if there are no rows.
+            # One leaf says how many columns there are, even if there are no rows.
             tasks = [
-                holder.margins([delayed(routed, pure=False, traverse=False)])
+                task
                 for number, (holder, routed) in enumerate(zip(found, router(some), strict=True))
-                if routed.rows.size or number == 0
+                for task in holder.margins(
+                    [delayed(routed, pure=False, traverse=False)],
+                    routed.of_leaf or ([] if number else holder.partitions[0][1]),
+                )
             ]
-            blocks.append(added_margins(some.shape[0], [each[0] for each in computed(*tasks)]))
+            blocks += added_margins(computed(*tasks))
         return np.concatenate(blocks)
 
     def gathered(self) -> LeafBank:
@@ -380,50 +452,49 @@ class KnownMargins:
         return self.known
 
 
-def _weight(partitions: list[LeafFile], n_bytes: int) -> Weight:
-    """Return the weight of some partitions, where they are."""
+def _weight(partition: LeafFile, n_bytes: int) -> Weight:
+    """Return the weight of a worker that has a partition."""
     return Weight(n_bytes)
 
 
-def _margins(
-    partitions: list[LeafFile], weight: Weight, routed: list[RoutedRows]
-) -> list[tuple[Array, Array]]:
-    """Return the places of the routed rows of every block, and their weighted margins by leaves of some partitions."""
-    place = {number: partition for partition in partitions for number in partition}
-    wanted = sorted({number for each in routed for number in each.of_leaf}) or [next(iter(place))]
-    margins: list[Array] = []
-    for number in wanted:
-        leaf = place[number].load(number).leaf
-        if not margins:
-            margins = [np.zeros((each.rows.size, leaf.constants.size)) for each in routed]
-        own = [(block, *each.of_leaf[number]) for block, each in enumerate(routed) if number in each.of_leaf]
-        if own:
-            z = leaf.margins(np.concatenate([routed[block].X[rows] for block, rows, _ in own]))
-            ends = np.cumsum([rows.size for _, rows, _ in own])
-            for (block, rows, weights), part in zip(own, np.split(z, ends[:-1]), strict=True):
-                margins[block][rows] += weights[:, np.newaxis] * part
+def _arrived(weight: Weight, routed: list[RoutedRows]) -> RoutedRows:
+    """Return the rows of some blocks, where their leaves are."""
+    return RoutedRows.joined(routed)
+
+
+def _margins(weight: Weight, partition: LeafFile, routed: RoutedRows, total: Summed | None) -> Summed:
+    """Add the margins of rows by the leaves of a partition, which are loaded one by one, to those of other leaves."""
+    margins = None if total is None else total[2].copy()
+    for number in [each for each in partition if each in routed.of_leaf] or list(partition)[:1]:
+        leaf = partition.load(number).leaf
+        if margins is None:
+            margins = np.zeros((routed.rows.size, leaf.constants.size))
+        if number in routed.of_leaf:
+            rows, weights = routed.of_leaf[number]
+            margins[rows] += weights[:, np.newaxis] * leaf.margins(routed.X[rows])
     release_memory()
-    return [(each.rows, found) for each, found in zip(routed, margins, strict=True)]
+    assert margins is not None
+    return routed.sizes, routed.rows, margins
 
 
-def added_margins(n_rows: int, parts: Any) -> Array:
-    """Return the sum of what the leaves of all workers say of the rows of a block.
+def added_margins(parts: Sequence[Summed]) -> list[Array]:
+    """Return the sum of what all leaves say of the rows of some blocks.
 
     Parameters
     ----------
-    n_rows : int
-        The number of rows.
-    parts : sequence of (ndarray of int, ndarray)
-        The margins of some rows by every holder, at least one.
+    parts : sequence of (list of int, ndarray of int, ndarray)
+        The sizes of the blocks, the places of some of their rows, and the margins of these by some leaves.
 
     Returns
     -------
-    ndarray of shape (n_rows, L)
+    list of ndarray of shape (n, L)
+        For every block.
     """
-    total = np.zeros((n_rows, parts[0][1].shape[1]))
-    for rows, margins in parts:
+    sizes, _, first = parts[0]
+    total = np.zeros((sum(sizes), first.shape[1]))
+    for _, rows, margins in parts:
         total[rows] += margins
-    return total
+    return np.split(total, np.cumsum(sizes)[:-1])
 
 
 def _leaves(partition: LeafFile) -> dict[int, Leaf]:

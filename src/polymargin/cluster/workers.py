@@ -58,6 +58,17 @@ def count_workers() -> int:
     return max(len(_workers()), 1)
 
 
+def worker_threads() -> int:
+    """Return the number of threads of the workers, the largest.
+
+    Returns
+    -------
+    int
+        One, if there is no client.
+    """
+    return max((worker.get("nthreads", 1) for worker in _workers()), default=1)
+
+
 def release_memory() -> None:
     """Give memory that is free, but kept by the allocators, back to the system.
 
