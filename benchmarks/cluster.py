@@ -89,11 +89,15 @@ class PeakMemory(threading.Thread):
 
 def kill_one(cluster: LocalCluster, tasks: str) -> None:
     """Kill a worker once a fifth of the tasks of a name is done."""
+    most = 0
     while True:
         states = [
             task.state for key, task in list(cluster.scheduler.tasks.items()) if str(key).startswith(tasks)
         ]
-        if states and states.count("memory") > len(states) / 5:
+        # What is done and no longer needed is forgotten.
+        left = len(states) - states.count("memory") - states.count("released")
+        most = max(most, left)
+        if left < 0.8 * most:
             os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
             print("one worker killed", flush=True)
             return
