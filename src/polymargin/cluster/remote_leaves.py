@@ -39,7 +39,8 @@ Summed = tuple[list[int], Array, Array]
 #: for one row as for thousands.
 _SENT_SHARE = 1.0 / 48.0
 #: The share of a worker's memory that a `Weight` seems to take: much more than the rows that are sent to it at once.
-_WEIGHT_SHARE = 0.25
+#: What seems to take more than 0.6 of it Dask does not keep in memory, where it would displace others.
+_WEIGHT_SHARE = 0.7
 
 
 @dataclass(frozen=True)
@@ -198,12 +199,15 @@ class Holder:
         Its partitions, and the numbers of their leaves.
     weight : Delayed
         What keeps tasks there.
+    n_bytes : int
+        The bytes that it seems to take.
     n_chains : int
         For how many of its partitions a task is ready at a time.
     """
 
     partitions: list[tuple[Delayed, list[int]]]
     weight: Delayed
+    n_bytes: int
     n_chains: int
 
     @classmethod
@@ -220,8 +224,9 @@ class Holder:
         Holder
         """
         # A weight that needed all partitions would bring all of them to one worker if this one dies.
-        weight = delayed(_weight, pure=False)(partitions[0][0], int(_WEIGHT_SHARE * worker_memory()))
-        return cls(partitions, weight, worker_threads() + 1)
+        n_threads = worker_threads()
+        n_bytes = int(_WEIGHT_SHARE * worker_memory() * n_threads)
+        return cls(partitions, _weight(partitions[0][0], n_bytes), n_bytes, n_threads + 1)
 
     def margins(self, routed: list[Delayed], leaves: Collection[int] | None = None) -> list[Delayed]:
         """Return tasks that compute the margins of rows of several blocks by the leaves of this worker.
@@ -242,7 +247,9 @@ class Holder:
         list of Delayed
             The sums of the margins of every chain.
         """
-        rows = delayed(_arrived, pure=False)(self.weight, routed)
+        # One of these rows alone: were their tasks computed elsewhere for once, those of other rows would follow.
+        weight = _weight(self.weight, self.n_bytes)
+        rows = delayed(_arrived, pure=False)(weight, routed)
         task = delayed(_margins, pure=False, traverse=False)
         used = [
             partition
@@ -252,7 +259,7 @@ class Holder:
         totals: list[Delayed] = []
         for number, partition in enumerate(used):
             before = totals[number - self.n_chains] if number >= self.n_chains else None
-            totals.append(task(self.weight, partition, rows, before))
+            totals.append(task(weight, partition, rows, before))
         return totals[-self.n_chains :]
 
 
@@ -452,8 +459,13 @@ class KnownMargins:
         return self.known
 
 
-def _weight(partition: LeafFile, n_bytes: int) -> Weight:
-    """Return the weight of a worker that has a partition."""
+def _weight(there: Delayed, n_bytes: int) -> Delayed:
+    """Return a task for a weight where another result is."""
+    return delayed(_weight_of, pure=False, traverse=False)(there, n_bytes)
+
+
+def _weight_of(there: Any, n_bytes: int) -> Weight:
+    """Return a weight."""
     return Weight(n_bytes)
 
 
