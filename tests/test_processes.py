@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 from joblib import Parallel, delayed, parallel_config
-from joblib._parallel_backends import LokyBackend
 from joblib.externals.loky import get_reusable_executor
+from joblib.parallel import MultiprocessingBackend
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_digits
 
@@ -79,7 +79,7 @@ def test_parts_are_neighbours_and_take_as_long_as_each_other(monkeypatch):
 
     def here(calls):
         parts.extend(arguments[1] for _, arguments, _ in calls)
-        return [function(*arguments) for function, arguments, _ in calls]
+        return (function(*arguments) for function, arguments, _ in calls)
 
     operations = np.r_[np.full(8, 50.0), np.full(400, 1.0)]
     shared = _processes.Processes(here, 2)
@@ -103,16 +103,6 @@ def test_large_arrays_are_written_once(monkeypatch):
     assert not any(os.path.exists(name) for name in first[2:])
 
 
-def test_processes_that_report_at_the_end_only():
-    class AtTheEnd(LokyBackend):
-        supports_return_generator = False
-
-    with parallel_config(backend=AtTheEnd()), threads(4, operations=MUCH):
-        assert n_processes() == 4
-        with processes() as shared:
-            assert shared.each(square, range(9), np.ones(9)) == [number * number for number in range(9)]
-
-
 def test_processes_treat_errors_of_numpy_as_told():
     with np.errstate(divide="raise"):
         state = np.geterr()
@@ -134,8 +124,14 @@ def test_there_are_processes_where_work_is_long_and_workers_are_many(monkeypatch
         with threads(8):  # which has the workers of the outer block
             assert n_processes() == 4
         assert _threads.in_threads(lambda item: n_processes(), range(3)) == [1, 1, 1]
-    with parallel_config(backend="threading"), threads(4, operations=MUCH):
-        assert n_processes() == 1
+    for backend in ("threading", "sequential", MultiprocessingBackend()):
+        with parallel_config(backend=backend), threads(4, operations=MUCH):
+            assert n_processes() == 1
+    # Large matrices have the threads of BLAS, however many jobs were asked for.
+    monkeypatch.setattr(_threads._blas, "number", lambda: 16)
+    for n_jobs, expected in ((None, 1), (2, 1), (5, 5)):
+        with threads(n_jobs, 10_000, operations=MUCH):
+            assert (n_threads(), n_processes()) == (16, expected)
     monkeypatch.setattr(_memory, "available", lambda: 4e8)
     with threads(4, operations=MUCH):
         assert n_processes() == 1
@@ -195,7 +191,6 @@ FITS = {
     "soft labels": {},
     "metric": {"metric": "learned"},
     "ranks": {"columns": "ranks", "kernel": "laplacian"},
-    "one-vs-all": {"coding": "one-vs-all"},
     "machines with parameters of their own": {"shared_parameters": False},
 }
 
@@ -265,6 +260,15 @@ def test_nested_outputs_of_several_banks(n_jobs, few_rows_are_enough):
             assert_array_equal(getattr(one, name), getattr(other, name))
         assert_array_equal(one.nested.margins, other.nested.margins)
         assert_array_equal(one.nested.coef, other.nested.coef)
+
+
+def test_fewer_groups_than_processes_are_left_to_threads(few_rows_are_enough):
+    data = TrainingRows(RBF(), DIGITS, LABELS, np.ones(len(LABELS)))
+    training = BankTraining.of(data, one_vs_one(5), C=1.0, gamma=0.05)
+    with threads(11, operations=MUCH):
+        assert n_processes() == 11
+        lssvm_training.train_together([training])
+    assert few_rows_are_enough == []
 
 
 def test_every_machine_is_counted(few_rows_are_enough):

@@ -1,6 +1,6 @@
 """Processes that share independent work on many small matrices, for which threads wait for the interpreter's lock.
 
-They are joblib's, of any backend. What they compute is the same, to the last bit, as in threads.
+They are joblib's. What they compute is the same, to the last bit, as in threads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
-from joblib.parallel import get_active_backend
 
 from polymargin._threads import blas_threads_for, n_processes
 
@@ -83,7 +82,8 @@ class Processes:
                     if done is not None:
                         done(place, value)
         except BaseException:
-            _stop(results)
+            with warnings.catch_warnings(action="ignore"):  # joblib's, of work that was in vain
+                results.close()  # ends the processes, unless they have ended by themselves
             raise
         return [found[place] for place in range(len(items))]
 
@@ -91,15 +91,9 @@ class Processes:
 @contextmanager
 def processes() -> Iterator[Processes]:
     """Give the processes that share work here; while the block lasts, large arrays are sent to them once."""
-    # Not every backend can return one result after the other.
-    by_turns = getattr(get_active_backend()[0], "supports_return_generator", False)
     number = n_processes()
-    with Parallel(
-        n_jobs=number,
-        batch_size=1,
-        max_nbytes=_LARGE_BYTES,
-        return_as="generator_unordered" if by_turns else "list",
-    ) as parallel:
+    options = {"batch_size": 1, "max_nbytes": _LARGE_BYTES, "return_as": "generator_unordered"}
+    with Parallel(n_jobs=number, **options) as parallel:
         yield Processes(parallel, number)
 
 
@@ -124,10 +118,3 @@ def _of_part(
     """Return the places of some items, and what the function makes of them."""
     with blas_threads_for(0), np.errstate(**state):
         return part, [function(item) for item in items]
-
-
-def _stop(results: Any) -> None:
-    """End the processes, unless all results are there, or the processes have ended by themselves."""
-    if not isinstance(results, list):
-        with warnings.catch_warnings(action="ignore"):  # joblib's, of work that was in vain
-            results.close()

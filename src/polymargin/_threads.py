@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from joblib import cpu_count, effective_n_jobs
-from joblib.parallel import get_active_backend
+from joblib.parallel import LokyBackend, get_active_backend
 from threadpoolctl import ThreadpoolController
 
 from polymargin import _memory
@@ -188,11 +188,11 @@ _PROCESS_BYTES, _PROCESSES_SHARE = 1.2e8, 0.5
 
 
 class _Workers(NamedTuple):
-    """The threads that `in_threads` may use, how many they are, and whether processes may take their place."""
+    """The threads that `in_threads` may use, how many they are, and how many processes may take their place."""
 
     pool: ThreadPoolExecutor
     number: int
-    by_processes: bool
+    processes: int
 
 
 _threads: ContextVar[_Workers | None] = ContextVar("threads", default=None)
@@ -208,12 +208,13 @@ def threads(
 
     Where the matrices to work on have but few rows, more threads would only wait for the interpreter, and there are
     fewer or none. Where some have many rows (`most_rows`), there are at least as many as BLAS has: ours take their
-    place, which is faster, and results are the same for any `n_jobs`. Where the work takes many `operations`, there are
-    as many processes besides (`n_processes`), if joblib has any.
+    place, which is faster, and results are the same for any `n_jobs`. Where the work takes many `operations`, there may
+    be processes besides (`n_processes`).
     """
     number = min(count_jobs(n_jobs), _worth_while(n_rows))
     if n_jobs is not None and n_jobs < 0:
         number = min(number, cpu_count())  # joblib counts the workers of a cluster, if that is its backend
+    n_processes = number if operations >= _WORTH_PROCESSES and _may_start(number) else 1
     if max(n_rows, most_rows) > FEW_ROWS:
         number = max(number, _blas.number())
     if _threads.get() is not None or number == 1:
@@ -221,9 +222,7 @@ def threads(
         return
     # joblib's threads are asked every 10 ms whether they are done, which is longer than many a matrix takes.
     pool = ThreadPoolExecutor(number, thread_name_prefix="polymargin")
-    many = number >= _LEAST_PROCESSES and operations >= _WORTH_PROCESSES
-    by_processes = many and _may_start(number)
-    token = _threads.set(_Workers(pool, number, by_processes))
+    token = _threads.set(_Workers(pool, number, n_processes))
     try:
         yield
     finally:
@@ -238,16 +237,18 @@ def n_threads() -> int:
 
 
 def n_processes() -> int:
-    """Return how many processes may share work here, by joblib; one: threads are to share it."""
+    """Return how many processes of joblib may share work here; one: threads are to share it."""
     known = _threads.get()
-    return known.number if known is not None and known.by_processes else 1
+    return 1 if known is None else known.processes
 
 
 def _may_start(number: int) -> bool:
-    """Return whether joblib would start processes here, and there is memory for so many."""
+    """Return whether so many processes are worth while, joblib would start them, and there is memory for them.
+
+    They are those of loky, joblib's default: clusters would be sent the same rows again and again.
+    """
     backend = get_active_backend()[0]
-    nested = bool(getattr(backend, "nesting_level", 0)) or current_process().daemon
-    if nested or getattr(backend, "uses_threads", False):
+    if number < _LEAST_PROCESSES or not isinstance(backend, LokyBackend) or backend.nesting_level:
         return False
     return number * _PROCESS_BYTES <= _PROCESSES_SHARE * _memory.available()
 

@@ -143,8 +143,8 @@ default=None
     n_jobs : int or None, default=None
         The number of candidate kernels fitted in parallel with joblib, whose backend is set with
         ``joblib.parallel_config``, and of threads that share groups of rows, parts of large matrices and the rows of
-        predictions. In long fits with four jobs or more, processes of that backend take the place of threads for groups
-        of few rows; with a backend of threads there are none. The result does not depend on it.
+        predictions. In long fits with four jobs or more, joblib's processes take the place of threads where there are
+        many groups of few rows, unless another backend than "loky" is set. The result does not depend on it.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, if stderr is not a terminal,
         occasional messages of the logger "polymargin" at level INFO.

@@ -159,7 +159,8 @@ def train_together(trainings: list[BankTraining]) -> list[LSSVMBank]:
         largest = max(group.rows.size for training in trainings for group in training.groups)
         together = n_threads() > 1 and largest <= FEW_ROWS
         some = [trainings.pop(0) for _ in range(len(trainings) if together else 1)]
-        apart = together and n_processes() > 1 and all(training.apart for training in some)
+        enough = 1 < n_processes() <= sum(len(training.groups) for training in some)
+        apart = together and enough and all(training.apart for training in some)
         found = _solved_by_processes(some) if apart else _solved_by_threads(some)
         banks += [training.bank(list(chain(*parts))) for training, parts in zip(some, found, strict=True)]
     return banks

@@ -308,8 +308,8 @@ def _sharing(kernel: Kernel, parts: Sequence[_Part]) -> Iterator[_ShareOut]:
     """Give what computes PRESS of every part: processes share them where that is worth while, else threads."""
     rows = [sampled.weights.size for sampled, _ in parts]
     operations = [float(size) ** 3 for size in rows]
-    long = sum(operations) > _WORTH_SENDING and max(rows) <= FEW_ROWS
-    if n_processes() > 1 and long and not kernel.untrusted and can_be_sent(kernel):
+    enough = 1 < n_processes() <= len(parts) and sum(operations) > _WORTH_SENDING and max(rows) <= FEW_ROWS
+    if enough and not kernel.untrusted and can_be_sent(kernel):
         with processes() as shared:
             yield lambda function: shared.each(function, parts, operations)
     else:
