@@ -36,6 +36,20 @@ def test_everything_about_one_matrix(n):
         assert_allclose((lower.T if transposed else lower) @ solved, Y, atol=1e-10)
     assert_array_equal(Y, kept)
 
+    for kind in (np.float64, np.float32):
+        small = A.astype(kind, order="F")
+        assert _lapack.factor_small(small)
+        potrf = lapack.dpotrf if kind is np.float64 else lapack.spotrf
+        assert_array_equal(np.tril(small), potrf(A.astype(kind), lower=1, clean=1)[0])
+        solved = _lapack.solve_factored(small, Y)
+        assert solved.dtype == kind
+        potrs = lapack.dpotrs if kind is np.float64 else lapack.spotrs
+        assert_array_equal(solved, potrs(small, Y.astype(kind), lower=1)[0])
+
+    half, solution = np.asfortranarray(np.tril(A)), Y[:, 0].copy()  # above the diagonal nothing is looked at
+    assert _lapack.solve_positive(half, solution)
+    assert_allclose(A @ solution, Y[:, 0], atol=1e-8)
+
     triangle = lower.copy(order="F")
     _lapack.invert_triangle(triangle)
     assert_allclose(triangle @ lower, np.eye(n), atol=1e-8)
@@ -84,6 +98,7 @@ def test_what_is_not_positive_definite():
     assert not _lapack.factor(np.asfortranarray([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(np.linalg.LinAlgError, match="singular"):
         _lapack.invert_triangle(np.asfortranarray([[1.0, 0.0], [2.0, 0.0]]))
+    assert not _lapack.solve_positive(np.asfortranarray(-np.eye(3)), np.ones(3))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +122,12 @@ def test_right_hand_sides_of_another_size_are_refused(solve):
     lower = np.eye(3, order="F")
     with pytest.raises(ValueError, match="3 rows"):
         solve(lower, np.ones((4, 1)))
+
+
+def test_vectors_of_another_kind_are_refused():
+    for y in (np.ones(2), np.ones(3, dtype=np.float32), np.ones(6)[::2]):
+        with pytest.raises(ValueError, match="vector of as many doubles"):
+            _lapack.solve_positive(np.eye(3, order="F"), y)
 
 
 @pytest.mark.parametrize("routine", ["factor", "solve_triangle"])

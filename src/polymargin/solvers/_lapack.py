@@ -6,7 +6,7 @@ routine took 1.4 to 3.3 times as long on 200 to 1500 rows. On whole fits the dif
 machine of two cores (``benchmarks/lapack.py --fit`` measures it). Large matrices are factorised and inverted by tiles,
 which threads share: a matrix then takes several of them, not the threads of BLAS, which wait for each other at every
 step. The tiles do not depend on the number of threads, and nor does the result, with one thread of BLAS. All matrices
-are square, double and in Fortran order; results replace what was there.
+are square, double (small ones may be single) and in Fortran order; results replace what was there.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def _routine(library: Any, name: str, n_arguments: int) -> Callable[..., None]:
 
 _dpotrf = _routine(cython_lapack, "dpotrf", 5)
 _dpotrs = _routine(cython_lapack, "dpotrs", 8)
+_dposv = _routine(cython_lapack, "dposv", 8)
 _dtrtri = _routine(cython_lapack, "dtrtri", 6)
 _dtrtrs = _routine(cython_lapack, "dtrtrs", 10)
 _dlauum = _routine(cython_lapack, "dlauum", 5)
@@ -46,6 +47,9 @@ _dtrsm = _routine(cython_blas, "dtrsm", 11)
 _dgemm = _routine(cython_blas, "dgemm", 13)
 _dsyrk = _routine(cython_blas, "dsyrk", 10)
 
+#: Factorisation and solution in either precision.
+_POTRF = {"float64": _dpotrf, "float32": _routine(cython_lapack, "spotrf", 5)}
+_POTRS = {"float64": _dpotrs, "float32": _routine(cython_lapack, "spotrs", 8)}
 #: Columns that are cleared above the diagonal at a time, and what is above it in their square.
 _STRIPE = 256
 _ABOVE = np.tri(_STRIPE, k=-1, dtype=bool).T
@@ -61,9 +65,10 @@ _TRANSPOSED = byref(ctypes.c_char(b"T"))
 _ZERO, _ONE, _MINUS_ONE = (byref(ctypes.c_double(value)) for value in (0.0, 1.0, -1.0))
 
 
-def _check(A: Array) -> None:
+def _check(A: Array, may_be_single: bool = False) -> None:
     square = A.ndim == 2 and A.shape[0] == A.shape[1]
-    if A.dtype != np.float64 or not square or not A.flags.f_contiguous or not A.flags.writeable:
+    right_kind = A.dtype == np.float64 or (may_be_single and A.dtype == np.float32)
+    if not right_kind or not square or not A.flags.f_contiguous or not A.flags.writeable:
         raise ValueError("LAPACK needs a writeable, square matrix of doubles in Fortran order")
 
 
@@ -95,6 +100,21 @@ def factor(A: Array) -> bool:
         for start in starts:
             clear(start)
     return definite
+
+
+def factor_small(A: Array) -> bool:
+    """Replace the lower triangle of a small A, single or double, by its factor; return whether it has one.
+
+    Examples
+    --------
+    >>> A = np.array([[4.0, 2.0], [2.0, 5.0]], dtype=np.float32, order="F")
+    >>> factor_small(A), solve_factored(A, np.array([[6.0], [7.0]])).ravel()
+    (True, array([1., 1.], dtype=float32))
+    """
+    _check(A, may_be_single=True)
+    size, info = byref(c_int(A.shape[0])), c_int()
+    _POTRF[A.dtype.name](_LOWER, size, A.ctypes.data, size, byref(info))
+    return info.value == 0
 
 
 def _factor(corner: int, n: int, stride: int) -> bool:
@@ -237,14 +257,33 @@ def _invert(corner: int, n: int, stride: int) -> None:
         _dtrmm(side, _LOWER, _AS_IT_IS, _NOT_UNIT, rows, columns, factor_, triangle, step, below, step)
 
 
+def solve_positive(A: Array, y: Array) -> bool:
+    """Replace y, shape (n,), by A⁻¹y, and the lower triangle of A by its factor; return whether it has one.
+
+    Examples
+    --------
+    >>> A, y = np.array([[4.0, 0.0], [2.0, 5.0]], order="F"), np.array([6.0, 7.0])
+    >>> solve_positive(A, y), y
+    (True, array([1., 1.]))
+    """
+    _check(A)
+    if y.dtype != np.float64 or y.shape != A.shape[:1] or not (y.flags.c_contiguous and y.flags.writeable):
+        raise ValueError("LAPACK needs a writeable vector of as many doubles as the matrix has rows")
+    size, info = byref(c_int(y.size)), c_int()
+    _dposv(_LOWER, size, byref(c_int(1)), A.ctypes.data, size, y.ctypes.data, size, byref(info))
+    return info.value == 0
+
+
 def solve_factored(lower: Array, Y: Array) -> Array:
-    """Return (LLᵀ)⁻¹Y, shape (n, L), in Fortran order; Y is kept."""
-    _check(lower)
+    """Return (LLᵀ)⁻¹Y, shape (n, L), in Fortran order and in the precision of L; Y is kept."""
+    _check(lower, may_be_single=True)
     _check_sides(lower, Y)
-    solution = np.array(Y, dtype=np.float64, order="F")
+    solution = np.array(Y, dtype=lower.dtype, order="F")
     size, info = byref(c_int(lower.shape[0])), c_int()
     width = byref(c_int(Y.shape[1]))
-    _dpotrs(_LOWER, size, width, lower.ctypes.data, size, solution.ctypes.data, size, byref(info))
+    _POTRS[lower.dtype.name](
+        _LOWER, size, width, lower.ctypes.data, size, solution.ctypes.data, size, byref(info)
+    )
     return solution
 
 
