@@ -23,6 +23,7 @@ from polymargin.decoders import Softmax, resolve_decoder
 from polymargin.decoders._base import prior_shift, reweighted
 from polymargin.decoders.softmax import choose_ridge
 from polymargin.outputs import Outputs
+from polymargin.solvers import _softmax_steps
 from polymargin.solvers._softmax_steps import NewtonSteps
 from polymargin.solvers.platt import fit_sigmoids
 from polymargin.solvers.softmax import fit_softmax, mean_fit, reduced_features, smooth_targets
@@ -234,6 +235,25 @@ def test_the_preconditioner_is_renewed_where_it_is_slow(monkeypatch):
         fits.append(fit_softmax(10.0 * X, y, ridge=0.01, tol=1e-10))
         assert fits[-1].converged
         np.testing.assert_allclose(fits[-1].log_proba(X), fits[0].log_proba(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_the_hessian_is_taken_where_conjugate_gradients_are_slow(has_memory, monkeypatch):
+    X, y = features_of(300, 20, 12)
+    expected = fit_softmax(X, y, ridge=0.1, tol=1e-10)
+    taken, step = [], _softmax_steps._ExactSteps.__call__
+
+    def noted(*args):
+        taken.append(args)
+        return step(*args)
+
+    monkeypatch.setattr(_softmax_steps._ExactSteps, "__call__", noted)
+    monkeypatch.setattr(_softmax_steps, "_PATIENCE", 0.02)
+    monkeypatch.setattr(_softmax_steps, "_PRODUCTS", 2**24 if has_memory else 0)
+    found = fit_softmax(X, y, ridge=0.1, tol=1e-10)
+    assert found.converged
+    assert (0 < len(taken) < found.n_iter) == has_memory
+    np.testing.assert_allclose(found.log_proba(X), expected.log_proba(X), atol=1e-7)
 
 
 def test_the_mean_of_fits_to_halves_is_near_the_fit_to_all():

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polymargin._threads import in_threads, row_parts
+from polymargin._threads import in_threads
 from polymargin.codebooks import Codebook
 from polymargin.decoders._base import Array, ProbabilisticDecoder, prior_shift, reweighted, significant
 from polymargin.decoders.coupling import Coupling
 from polymargin.outputs import Outputs
+from polymargin.solvers._softmax_steps import step_parts
 from polymargin.solvers.softmax import SoftmaxFit, fit_softmax, mean_fit, smooth_targets
 from polymargin.solvers.tempering import contaminated, contamination, temper, tempered
 
@@ -293,8 +294,8 @@ class CoupledSoftmax(ProbabilisticDecoder):
         tasks = list(zip(folds, starts, strict=True))[len(fits) :]
         # Threads share the folds, or the rows of one after the other if these have more parts.
         n_coefficients = log_p.shape[1] * folds[0].features.shape[1] if folds else 0
-        by_rows = len(row_parts(class_index.size, n_coefficients)) > len(folds)
-        fits += list(map(learn, tasks)) if by_rows else in_threads(learn, tasks)
+        n_parts = max((len(step_parts(int(fold.kept.sum()), n_coefficients)) for fold in folds), default=0)
+        fits += list(map(learn, tasks)) if n_parts > len(folds) else in_threads(learn, tasks)
         for (_, features, anchor, _, held), fit in zip(folds, fits, strict=True):
             log_p[held] = fit.log_proba(features[held], anchor[held])
         return log_p, fits

@@ -7,14 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from polymargin._threads import in_threads, row_parts
+from polymargin.solvers import _lapack
 
 Array = NDArray[Any]
 
 #: Up to this many coefficients the Hessian is cheaper than conjugate gradients.
 _LARGEST = 100
+#: With more coefficients the Hessian is taken after a step with more products than this share of their number: it takes
+#: as long as a product for every eight to ten (300 to 900 coefficients), and later steps take more than earlier ones.
+#: (With 301 the fits of covtype, of 80 products a step, take half the time; letter, of 15, has no such step.)
+_PATIENCE = 0.15
+#: The most numbers of the products of features from which it is made: 128 MB.
+_PRODUCTS = 2**24
 #: Steps of the conjugate gradients within one Newton step, at most.
 MAX_INNER = 250
 #: After more steps than this the preconditioner is renewed.
@@ -22,6 +28,9 @@ SLOW = 30
 #: Single precision will do for a Newton step, which need not be exact, where the ridges are at least this share of the
 #: weight, and no more than its inverse: then they bound the condition of the Hessian.
 _WELL_POSED = 1e-5
+#: How much longer than those of other products the parts that threads share are: each takes several steps, after any of
+#: which a thread waits for the interpreter, and only the two matrix products take long.
+_LONGER = 3.0
 
 
 class NewtonSteps:
@@ -51,12 +60,11 @@ class NewtonSteps:
         self.W = None if W is None else W.astype(self.kind, copy=False)
         self.mass = mass.astype(self.kind, copy=False)
         self.ridge, self.scale_ridge = ridge.astype(self.kind, copy=False), scale_ridge
-        self.small = ridge.size <= _LARGEST and A.dtype == np.float64
-        self.parts = row_parts(A.shape[1], ridge.size)
-        if self.small:
-            self.pairs = _pairs(*ridge.shape)
-            self.products = self.A[self.pairs.left] * self.A[self.pairs.right]
-            self.products *= self.mass
+        n_products = A.shape[1] * ridge.shape[1] * (ridge.shape[1] + 1) / 2
+        may_be_exact = A.dtype == np.float64 and n_products <= _PRODUCTS
+        self._patience = _PATIENCE * ridge.size if may_be_exact else np.inf
+        self.parts = step_parts(A.shape[1], ridge.size)
+        self.exact = _ExactSteps(self) if may_be_exact and ridge.size <= _LARGEST else None
         self.inverse: _SharedInverse | None = None
 
     def __call__(self, P: Array, gradient: Array, forcing: float) -> Array:
@@ -66,25 +74,10 @@ class NewtonSteps:
         until the residual has fallen by the factor ``forcing``.
         """
         P = P.astype(self.kind, copy=False)
-        if self.small:
-            size, pairs = self.ridge.size, self.pairs
-            H = np.zeros((size + 1, size + 1))
-            # Σ_i m_i p_ik (δ_kl − p_il) a_i a_iᵀ for all pairs of classes, and of features, at once.
-            curvatures = P[pairs.first] * (pairs.same - P[pairs.second])
-            H[:size, :size] = (self.products @ curvatures.T).take(pairs.places)
-            diagonal = H.ravel()[:: size + 2]
-            diagonal[:size] += self.ridge.ravel()
-            if self.W is not None:
-                scale_column = self.mass * P * (self.W - np.einsum("ki,ki->i", P, self.W))
-                H[size, :size] = (scale_column @ self.A.T).ravel()
-                diagonal[size] = self.scale_ridge + np.vdot(scale_column, self.W)
-            # A small addition to the diagonal: without a ridge, H is singular in the direction of a constant added to
-            # all logits.
-            diagonal[:] = np.where(diagonal > 0.0, (1.0 + 1e-12) * diagonal, 1.0)
-            # The lower triangle, by rows, is the upper one by columns.
-            _, step, info = lapack.dposv(H.T, -gradient, lower=0, overwrite_a=1, overwrite_b=1)
-            if info == 0:
-                return step
+        if self.exact is not None:
+            exact = self.exact(P, gradient)
+            if exact is not None:
+                return exact
         # One factor does for many steps: from where a fit starts, probabilities do not change that much.
         if self.inverse is None:
             self.inverse = _SharedInverse(self, P)
@@ -92,7 +85,14 @@ class NewtonSteps:
         step, n_inner = _conjugate_gradients(_Hessian(self, P), self.inverse, residual, forcing)
         if n_inner > SLOW:
             self.inverse = None
+        if n_inner > self._patience and self.exact is None:
+            self.exact = _ExactSteps(self)
         return step.astype(np.float64, copy=False)
+
+
+def step_parts(n_rows: int, n_coefficients: int) -> list[slice]:
+    """Return the parts of the rows that threads share in products with so many coefficients."""
+    return row_parts(n_rows, n_coefficients / _LONGER)
 
 
 def step_kind(given: np.dtype[Any], ridge: Array, scale_ridge: float, total: float) -> np.dtype[Any]:
@@ -105,15 +105,14 @@ def step_kind(given: np.dtype[Any], ridge: Array, scale_ridge: float, total: flo
 class _Pairs(NamedTuple):
     """Pairs of features and pairs of classes, each taken once, and where in H they belong."""
 
-    left: Array
-    right: Array
+    n_features: int  # pairs of features, the first with itself and all others, and so on
     first: Array
     second: Array
     same: Array  # (pairs of classes, 1), one where both are the same
     places: Array  # (K D, K D), indices into a flat array of pairs of features by pairs of classes
 
 
-@lru_cache
+@lru_cache(maxsize=16)
 def _pairs(n_classes: int, n_features: int) -> _Pairs:
     """Return the pairs of so many classes and features; H is the same for many problems but for its numbers."""
     left, right = np.triu_indices(n_features)
@@ -125,7 +124,46 @@ def _pairs(n_classes: int, n_features: int) -> _Pairs:
     places = features[:, np.newaxis] * first.size + classes[:, np.newaxis, :, np.newaxis]
     size = n_classes * n_features
     same = (first == second).astype(np.float32)[:, np.newaxis]
-    return _Pairs(left, right, first, second, same, places.reshape(size, size))
+    return _Pairs(left.size, first, second, same, places.reshape(size, size))
+
+
+class _ExactSteps:
+    """Steps from the Hessian itself."""
+
+    def __init__(self, steps: NewtonSteps):
+        self.steps, self.pairs = steps, _pairs(*steps.ridge.shape)
+        self.products = np.empty((self.pairs.n_features, steps.A.shape[1]), steps.kind)
+        end = 0
+        for first, own in enumerate(steps.mass * steps.A):
+            start, end = end, end + len(steps.A) - first
+            np.multiply(steps.A[first:], own, out=self.products[start:end])
+        # Threads share the pairs of features.
+        self.parts = step_parts(len(self.products), self.pairs.first.size * steps.A.shape[1])
+
+    def __call__(self, P: Array, gradient: Array) -> Array | None:
+        """Return −H⁻¹ g; None if H is not positive definite because of rounding."""
+        steps, pairs = self.steps, self.pairs
+        size = steps.ridge.size
+        H = np.zeros((size + 1, size + 1))
+        # Σ_i m_i p_ik (δ_kl − p_il) a_i a_iᵀ for all pairs of classes, and of features, at once.
+        curvatures = (P[pairs.first] * (pairs.same - P[pairs.second])).T
+        if len(self.parts) > 1:
+            sums = np.concatenate(in_threads(lambda some: self.products[some] @ curvatures, self.parts))
+        else:
+            sums = self.products @ curvatures
+        H[:size, :size] = sums.take(pairs.places)
+        diagonal = H.ravel()[:: size + 2]  # a view
+        diagonal[:size] += steps.ridge.ravel()
+        if steps.W is not None:
+            scale_column = steps.mass * P * (steps.W - np.einsum("ki,ki->i", P, steps.W))
+            H[:size, size] = (scale_column @ steps.A.T).ravel()
+            diagonal[size] = steps.scale_ridge + np.vdot(scale_column, steps.W)
+        # A small addition to the diagonal: without a ridge, H is singular in the direction of a constant added to
+        # all logits.
+        diagonal[:] = np.where(diagonal > 0.0, (1.0 + 1e-12) * diagonal, 1.0)
+        step = -gradient
+        # The upper triangle, by rows, is the lower one by columns.
+        return step if _lapack.solve_positive(H.T, step) else None
 
 
 class _Hessian:
@@ -176,10 +214,8 @@ class _SharedInverse:
         single = mean.dtype == np.float32
         curvatures = mean[diagonal] * (1.0 + (1e-5 if single else 1e-8))
         self.diagonal = mean[diagonal] = np.where(curvatures > 0.0, curvatures, 1.0)
-        factorise, self.solve = (lapack.spotrf, lapack.spotrs) if single else (lapack.dpotrf, lapack.dpotrs)
-        factor, info = factorise(mean.T, lower=1, overwrite_a=1)
-        # Without a factor the diagonal alone will do.
-        self.factor = factor if info == 0 else None
+        # Symmetric: by columns it is what it is by rows. Without a factor the diagonal alone will do.
+        self.factor = mean.T if _lapack.factor_small(mean.T) else None
         self.shape, self.scale = steps.ridge.shape, steps.scale_ridge
         if steps.W is not None:
             scale_column = P * (steps.W - np.einsum("ki,ki->i", P, steps.W))
@@ -189,7 +225,7 @@ class _SharedInverse:
 
     def __call__(self, v: Array) -> Array:
         B = v[:-1].reshape(self.shape)
-        B = B / self.diagonal if self.factor is None else self.solve(self.factor, B.T, lower=1)[0].T
+        B = B / self.diagonal if self.factor is None else _lapack.solve_factored(self.factor, B.T).T
         out = np.empty_like(v)
         out[:-1] = B.ravel()
         out[-1] = v[-1] / self.scale
