@@ -299,7 +299,8 @@ def _polish_samples(
     kept = [pool[number] for number in np.sort(order[:enough])]
     operations = budget / (_GRADIENT * max(settings.steps, 1))
     share = _share_within_budget([groups[group] for group, _ in kept], operations)
-    parts = in_threads(lambda member: groups[member[0]].sample(share, settings.least_rows), kept)
+    rows = [share * groups[group].n_different for group, _ in kept]
+    parts = in_threads(lambda member: groups[member[0]].sample(share, settings.least_rows), kept, rows)
     return [(of_group, columns) for of_group, (_, columns) in zip(parts, kept, strict=True)]
 
 
