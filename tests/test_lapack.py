@@ -134,19 +134,24 @@ def test_vectors_of_another_kind_are_refused():
 def test_threads_work_at_once(routine):
     """While one thread is inside LAPACK, another runs Python: that is what these wrappers are for."""
     A = positive_definite(1500)
-    arguments = [A] if routine == "factor" else [A, A.copy(order="F")]
-    began, ended, ticks = [], [], []
 
-    def work():
-        began.append(time.perf_counter())
-        getattr(_lapack, routine)(*arguments)
-        ended.append(time.perf_counter())
+    def python_runs_meanwhile():
+        arguments = [A.copy(order="F")] if routine == "factor" else [A, A]
+        began, ended, ticks = [], [], []
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    while not ended:
-        ticks.append(time.perf_counter())
-    thread.join()
-    # Not at the edges, where the thread is in Python too.
-    quarter = (ended[0] - began[0]) / 4
-    assert any(began[0] + quarter < tick < ended[0] - quarter for tick in ticks)
+        def work():
+            began.append(time.perf_counter())
+            getattr(_lapack, routine)(*arguments)
+            ended.append(time.perf_counter())
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        while not ended:
+            ticks.append(time.perf_counter())
+        thread.join()
+        # Not at the edges, where the thread is in Python too.
+        quarter = (ended[0] - began[0]) / 4
+        return any(began[0] + quarter < tick < ended[0] - quarter for tick in ticks)
+
+    # A busy machine may not let the other thread run within these milliseconds.
+    assert any(python_runs_meanwhile() for _ in range(20))
