@@ -1,4 +1,4 @@
-"""The solvers are mathematics on arrays: of this package they import only each other, kernels, memory and threads."""
+"""The solvers are mathematics on arrays: of this package they import only each other, kernels, and what they run on."""
 
 import ast
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 import polymargin.solvers
 
-ALLOWED = ("solvers", "kernels", "_memory", "_threads")
+ALLOWED = ("solvers", "kernels", "_memory", "_threads", "_accelerator")
 FILES = sorted(Path(polymargin.solvers.__file__).parent.rglob("*.py"))
 
 
