@@ -171,7 +171,9 @@ def stream(arguments: argparse.Namespace) -> None:
             path.unlink()
 
 
-def fit_divided(name: str, scale: str, n_rows: int, n_test: int, n_jobs: int) -> dict[str, float | str]:
+def fit_divided(
+    name: str, scale: str, n_rows: int, n_test: int, n_jobs: int, coding: str
+) -> dict[str, float | str]:
     """Fit to so many rows of a dataset, in this process; return the quality on new rows, the seconds and the plan."""
     from sklearn.metrics import accuracy_score, log_loss
     from sklearn.model_selection import train_test_split
@@ -187,7 +189,7 @@ def fit_divided(name: str, scale: str, n_rows: int, n_test: int, n_jobs: int) ->
     scaler = StandardScaler().fit(data.X[train])
     X, new = scaler.transform(data.X[train]), scaler.transform(data.X[test])
     start = time.perf_counter()
-    model = LSSVMClassifier(scale=scale, n_jobs=n_jobs).fit(X, data.y[train])
+    model = LSSVMClassifier(scale=scale, coding=coding, n_jobs=n_jobs).fit(X, data.y[train])
     seconds = time.perf_counter() - start
     proba = model.predict_proba(new)
     return {
@@ -204,7 +206,8 @@ def divided(arguments: argparse.Namespace) -> None:
     for name in arguments.datasets:
         for scale in arguments.scales:
             sizes = [str(arguments.rows), str(arguments.test), str(arguments.jobs)]
-            _, peak, output = measured([sys.executable, __file__, "fit-divided", name, scale, *sizes])
+            one = ["fit-divided", name, scale, *sizes, arguments.coding]
+            _, peak, output = measured([sys.executable, __file__, *one])
             facts = json.loads(output)
             plan = facts.pop("plan")
             line = ", ".join(f"{key} {value:.4g}" for key, value in facts.items())
@@ -225,11 +228,13 @@ def main() -> None:
     dividing.add_argument("--rows", type=int, default=12_000, help="training rows")
     dividing.add_argument("--test", type=int, default=3000, help="new rows")
     dividing.add_argument("--jobs", type=int, default=2)
+    dividing.add_argument("--coding", default="one-vs-one")
     one = commands.add_parser("fit-divided", help="one fit of these, as the measuring process calls it")
     for argument in ("name", "scale"):
         one.add_argument(argument)
     for argument in ("rows", "test", "jobs"):
         one.add_argument(argument, type=int)
+    one.add_argument("coding")
     streaming.add_argument("--rows", type=lambda text: int(float(text)), nargs="+", default=[10_000, 100_000])
     streaming.add_argument("--format", choices=("csv", "parquet"), default="csv")
     streaming.add_argument(
@@ -242,7 +247,8 @@ def main() -> None:
     if arguments.command == "peer":
         print(json.dumps(fit_peer(arguments.name, arguments.path)))
     elif arguments.command == "fit-divided":
-        facts = fit_divided(arguments.name, arguments.scale, arguments.rows, arguments.test, arguments.jobs)
+        sizes = arguments.rows, arguments.test, arguments.jobs
+        facts = fit_divided(arguments.name, arguments.scale, *sizes, arguments.coding)
         print(json.dumps(facts))
     elif arguments.command == "divided":
         divided(arguments)
