@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +32,12 @@ DIGITS, LABELS = load_digits(n_class=5, return_X_y=True)
 DIGITS, LABELS = DIGITS[:300] / 16.0, LABELS[:300]
 #: A fit that takes long.
 MUCH = 1e15
+
+
+@pytest.fixture(autouse=True)
+def many_cores(monkeypatch):
+    """Let there be cores for all processes, whatever machine this is."""
+    monkeypatch.setattr(_threads, "cpu_count", lambda: 16)
 
 
 @pytest.fixture
@@ -132,12 +139,19 @@ def test_there_are_processes_where_work_is_long_and_workers_are_many(monkeypatch
     for n_jobs, expected in ((None, 1), (2, 1), (5, 5)):
         with threads(n_jobs, 10_000, operations=MUCH):
             assert (n_threads(), n_processes()) == (16, expected)
+    # No more than there are cores.
+    for n_cores, expected in ((6, 6), (3, 1)):
+        monkeypatch.setattr(_threads, "cpu_count", lambda n_cores=n_cores: n_cores)
+        with threads(8, operations=MUCH):
+            assert (n_threads(), n_processes()) == (8, expected)
+    monkeypatch.setattr(_threads, "cpu_count", lambda: 16)
     monkeypatch.setattr(_memory, "available", lambda: 4e8)
     with threads(4, operations=MUCH):
         assert n_processes() == 1
 
 
 def number_within():
+    _threads.cpu_count = lambda: 16
     with threads(4, operations=MUCH):
         return n_processes()
 
@@ -309,6 +323,30 @@ def test_an_error_is_told_and_ends_the_work(few_rows_are_enough):
     assert_array_equal(found.dual_coef, fit_lssvm_bank(data, one_vs_one(5), C=1.0, **given).dual_coef)
 
 
+def square_or_die(item):
+    """Return a square; a process is killed by the fourth number, as a system without memory does."""
+    number, parent = item
+    if number == 3 and os.getpid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
+def test_threads_do_what_a_killed_process_has_left(monkeypatch):
+    monkeypatch.setattr(_threads, "_LEAST_PROCESSES", 2)
+    items, done = [(number, os.getpid()) for number in range(20)], {}
+    with threads(2, operations=MUCH), processes() as shared:
+        with pytest.warns(
+            UserWarning, match="killed, most likely for want of memory; threads do what is left"
+        ):
+            found = shared.each(square_or_die, items, np.ones(20), done.__setitem__)
+        assert found == [number**2 for number in range(20)]
+        assert done == dict(enumerate(found))
+        assert shared.each(square, range(5), np.ones(5)) == [0, 1, 4, 9, 16]
+    with threads(2, operations=MUCH), processes() as shared:  # new ones
+        assert shared.each(square_or_die, items[:3], np.ones(3)) == [0, 1, 4]
+
+
 def test_an_interrupt_ends_the_work(monkeypatch):
     monkeypatch.setattr(_threads, "_LEAST_PROCESSES", 2)
 
@@ -338,7 +376,7 @@ from polymargin import _threads
 from polymargin._processes import processes
 from polymargin._threads import threads
 
-_threads._LEAST_PROCESSES = 2
+_threads._LEAST_PROCESSES, _threads.cpu_count = 2, lambda: 2
 began = time.monotonic()
 threading.Timer(4.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
 
-from polymargin._threads import blas_threads_for, n_processes
+from polymargin._threads import blas_threads_for, in_threads, n_processes
+from polymargin._warnings import warn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -39,6 +41,7 @@ class Processes:
 
     def __init__(self, parallel: Parallel, number: int):
         self._parallel, self._number = parallel, number
+        self._killed = False  # whether one of them was
 
     def each(
         self,
@@ -50,7 +53,8 @@ class Processes:
         """Return what the function makes of every item, in their order, with one thread of BLAS.
 
         Parts of the work are neighbouring items, so that data that these have in common are sent once. After an error,
-        or an interrupt, joblib ends the processes.
+        or an interrupt, joblib ends the processes. If one of them is killed, as for want of memory, threads do what is
+        left.
 
         Parameters
         ----------
@@ -70,21 +74,35 @@ class Processes:
         sums, n_parts = np.cumsum(operations), _PARTS * self._number
         bounds = np.searchsorted(sums, sums[-1] * np.arange(1, n_parts) / n_parts)
         parts = [part.tolist() for part in np.split(np.arange(len(items)), bounds) if part.size]
-        state = np.geterr()
-        results = self._parallel(
-            [delayed(_of_part)(function, part, [items[place] for place in part], state) for part in parts]
-        )
         found: dict[int, Result] = {}
-        try:
-            for part, values in results:
-                for place, value in zip(part, values, strict=True):
-                    found[place] = value
-                    if done is not None:
-                        done(place, value)
-        except BaseException:
-            with warnings.catch_warnings(action="ignore"):  # joblib's, of work that was in vain
-                results.close()  # ends the processes, unless they have ended by themselves
-            raise
+
+        def keep(place: int, value: Result) -> None:
+            found[place] = value
+            if done is not None:
+                done(place, value)
+
+        if not self._killed:
+            state = np.geterr()
+            results = self._parallel(
+                [delayed(_of_part)(function, part, [items[place] for place in part], state) for part in parts]
+            )
+            try:
+                for part, values in results:
+                    for place, value in zip(part, values, strict=True):
+                        keep(place, value)
+            except BaseException as error:
+                with warnings.catch_warnings(action="ignore"):  # joblib's, of work that was in vain
+                    results.close()  # ends the processes, unless they have ended by themselves
+                if not isinstance(error, BrokenProcessPool):
+                    raise
+                self._killed = True
+                warn(
+                    "a process that trained machines was killed, most likely for want of memory; threads do what is "
+                    'left. Use fewer n_jobs, or joblib.parallel_config(backend="threading"), to have no processes'
+                )
+        left = [place for place in range(len(items)) if place not in found]
+        for place, value in zip(left, in_threads(function, [items[place] for place in left]), strict=True):
+            keep(place, value)
         return [found[place] for place in range(len(items))]
 
 

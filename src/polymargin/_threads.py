@@ -214,7 +214,8 @@ def threads(
     number = min(count_jobs(n_jobs), _worth_while(n_rows))
     if n_jobs is not None and n_jobs < 0:
         number = min(number, cpu_count())  # joblib counts the workers of a cluster, if that is its backend
-    n_processes = number if operations >= _WORTH_PROCESSES and _may_start(number) else 1
+    n_processes = min(number, cpu_count())  # each would load what it needs, and wait for a core
+    n_processes = n_processes if operations >= _WORTH_PROCESSES and _may_start(n_processes) else 1
     if max(n_rows, most_rows) > FEW_ROWS:
         number = max(number, _blas.number())
     if _threads.get() is not None or number == 1:
