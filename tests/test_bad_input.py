@@ -1,5 +1,8 @@
 """What cannot work is refused at once, and the message says why and what to do."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from conftest import blobs
 from polymargin import AutoKernelClassifier, Bayes, Loss, LSSVMClassifier, SVMClassifier, _memory
 from polymargin.codebooks import one_vs_one
+from polymargin.estimators._candidates import Trainer
 from polymargin.kernels import RBF
 from polymargin.machines import TrainingRows, fit_lssvm_bank
 from polymargin.scale import ScaleSettings
@@ -158,7 +162,7 @@ def test_without_selection_a_kernel_without_gamma_needs_C_alone():
         ({"decoding": Bayes("twice")}, "unknown update 'twice'"),
         ({"decoding": "votes", "coding": "one-vs-all"}, 'choose coding="one-vs-one"'),
         ({"decoding": "dag", "coding": "minimal"}, 'choose coding="one-vs-one"'),
-        ({"decoding": "argmax"}, 'choose coding="one-vs-all"'),
+        ({"decoding": "argmax", "coding": "one-vs-one"}, 'choose coding="one-vs-all"'),
         ({"kernel": "gauss"}, "unknown kernel 'gauss'; choose one of linear, poly, rbf"),
         ({"kernel": 3}, "unknown kernel 3"),
         ({"selection": "magic"}, "unknown selection 'magic'; choose"),
@@ -261,6 +265,37 @@ def test_what_does_not_fit_is_refused_with_the_number_and_the_remedy(monkeypatch
     monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
     words = r'kernel matrix of 30 rows .* needs \d+\.\d GiB and 0\.0 GiB are free; .*coding="one-vs-one"'
     refused(words, LSSVMClassifier(coding="one-vs-all"), error=MemoryError)
+
+
+def test_two_classes_are_not_told_to_use_another_coding(monkeypatch):
+    monkeypatch.setattr(_memory, "available", lambda: 1000.0)
+    monkeypatch.setattr(_memory, "NEGLIGIBLE", 0)
+    with pytest.raises(MemoryError, match="or let the estimator divide them") as error:
+        LSSVMClassifier(coding="one-vs-one").fit(X[Y < 2], Y[Y < 2])
+    assert "coding" not in str(error.value)
+
+
+def test_rows_that_do_not_fit_are_refused_before_the_search(monkeypatch):
+    def search(*arguments, **options):
+        raise AssertionError("searched")
+
+    X, y = blobs(2600, 2)
+    monkeypatch.setattr(_memory, "available", lambda: 1e8)
+    monkeypatch.setattr(Trainer, "proposal", search)
+    with pytest.raises(MemoryError, match="kernel matrix of 2600 rows"):
+        LSSVMClassifier(scale="exact", kernel="rbf").fit(X, y)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of address space")
+def test_limits_of_a_shell_count():
+    limited = "ulimit -v 4000000; exec " + sys.executable
+    told = subprocess.run(
+        ["bash", "-c", limited + " -c 'from polymargin import _memory; print(_memory.available())'"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0.0 < float(told.stdout) < 4.09e9  # KiB, less what Python has taken
 
 
 def test_the_plan_grows_with_the_rows(monkeypatch):

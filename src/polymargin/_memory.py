@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
 #: The unit of memory in messages.
 GIB = 2**30
 #: Rows are processed in blocks whose largest temporary stays near this many bytes.
@@ -28,6 +33,14 @@ def available() -> float:
             limits.append(float(limit) - float(used))
     except OSError:
         pass
+    if resource is not None:  # what `ulimit -v` allows
+        allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if allowed != resource.RLIM_INFINITY:
+            try:
+                pages = int(Path("/proc/self/statm").read_text().split()[0])
+            except OSError:
+                pages = 0
+            limits.append(max(0.0, float(allowed - pages * resource.getpagesize())))
     return min(limits)
 
 

@@ -124,7 +124,7 @@ class DeviceGroup:
         remedy = "fit fewer rows"
         if self._dtype == "float64":
             remedy += ', or choose dtype="float32"'
-        if n == len(self._kernel.training):
+        if n == len(self._kernel.training) and self.columns.size > 1:  # of several classes
             remedy += ', or coding="one-vs-one", whose machines see two classes at a time'
         n_bytes = float(n) ** 2 * np.dtype(self._dtype).itemsize
         self._kernel.device.require(n_bytes, f"the kernel matrix of {n} rows", remedy)

@@ -34,8 +34,9 @@ from polymargin.estimators._candidates import (
 )
 from polymargin.estimators._metric_choice import MetricChoice, kept_if_better, try_metric
 from polymargin.machines import LSSVMBank, TrainingRows
-from polymargin.machines._workspace import SharedWork
-from polymargin.scale._places import Place, place_for
+from polymargin.machines._workspace import SharedWork, Workspace
+from polymargin.machines.lssvm_training import require_memory
+from polymargin.scale._places import OnCPU, Place, place_for
 
 Array = NDArray[Any]
 
@@ -147,6 +148,9 @@ def choose(
     final: dict[str, Any] = {"keep_factors": decoder.needs_variances, "progress": progress}
     n_folds = 0 if judge is None else plan.settings.folds
     kernels = [kernel.fitted(data.X, data.weights) for kernel in plan.kernels]
+    if isinstance(place, OnCPU) and data.class_index.size > FEW_ROWS:
+        workspaces = [shared.workspace(replace(data, kernel=kernel)) for kernel in kernels]
+        _require_memory(workspaces, codebook, plan, keep_factors=decoder.needs_variances)
     follow = judge is not None and plan.C is None and plan.selection == "loo"
     path = plan.settings.smaller if follow else (1.0,)
     if len(kernels) == 1 and len(path) == 1:
@@ -198,3 +202,20 @@ def choose(
     shared.drop(kernel)
     bank, metric = kept_if_better(trainer, bank, metric, chosen, **final)
     return Choice(bank, chosen, compared, n_compared, metric)
+
+
+def _require_memory(
+    workspaces: list[Workspace], codebook: Codebook, plan: Plan, *, keep_factors: bool
+) -> None:
+    """Raise MemoryError if the machines of all rows fit into memory with none of the kernels."""
+    by_evidence = plan.selection == "evidence" and (plan.C is None or plan.gamma is None)
+    refused: list[MemoryError] = []
+    for workspace in workspaces:
+        try:
+            require_memory(
+                workspace, codebook, plan.selection, keep_factors=keep_factors, by_matrix=by_evidence
+            )
+            return
+        except MemoryError as error:
+            refused.append(error)
+    raise refused[0]

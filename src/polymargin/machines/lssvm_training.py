@@ -279,7 +279,7 @@ class BankTraining:
         if by_evidence or keep_factors:
             _check_weights(groups)
         if check_memory:
-            _require_memory(data, groups, keep_factors, any(group.by_features for group in groups))
+            _require_memory(data, groups, keep_factors)
         pools = _one_by_one(codebook) if pools is None else pools
         Cs, gammas = select_parameters(
             data, groups, C, gamma, selection, pools, settings, progress, noise_floor
@@ -396,10 +396,31 @@ class BankTraining:
         return bank
 
 
-def _require_memory(
-    data: TrainingRows, groups: list[GroupGram], keep_factors: bool, by_features: bool
+def require_memory(
+    workspace: Workspace, codebook: Codebook, selection: Selection, *, keep_factors: bool, by_matrix: bool
 ) -> None:
+    """Raise MemoryError if the machines of all rows would not fit into memory: before a search, which takes long.
+
+    Parameters
+    ----------
+    workspace : Workspace
+        The training rows, with the kernel.
+    codebook : Codebook
+        The dichotomies.
+    selection : {"evidence", "loo", "gcv"}
+        The criterion by which C and gamma are selected.
+    keep_factors : bool
+        Whether the factorisations are kept for variances.
+    by_matrix : bool
+        Whether kernel matrices are used where features could take their place.
+    """
+    groups = group_grams(workspace, codebook, selection, by_matrix=by_matrix or keep_factors)
+    _require_memory(workspace.rows, groups, keep_factors)
+
+
+def _require_memory(data: TrainingRows, groups: list[GroupGram], keep_factors: bool) -> None:
     """Raise MemoryError if the kernel matrices, or the features used in their place, do not fit into memory."""
+    by_features = any(group.by_features for group in groups)
     sizes = np.sort([group.rows.size for group in groups if not group.by_features])[::-1].astype(np.float64)
     # Matrices of many rows are factorised one after the other, others at once.
     small = sizes[sizes <= FEW_ROWS]
@@ -415,8 +436,8 @@ def _require_memory(
     else:
         shared = 8.0 * n_features * n_rows * (1 + 5 * min(n_threads(), len(groups)))
         purpose = f"{n_features} features of {n_rows} rows, with what is computed of them,"
-    remedy = "fit fewer rows"
-    if len(groups) == 1:
+    remedy = 'fit fewer rows, or let the estimator divide them, as scale="auto" does'
+    if len(groups) == 1 and groups[0].columns.size > 1:  # of several classes
         remedy += ', or choose coding="one-vs-one", whose machines see two classes at a time'
     _memory.require(factorised + kept + shared, purpose, remedy)
 
