@@ -139,3 +139,9 @@ def test_comparisons(four_are_many):
         comparison = RepeatedComparison(dataset, ["ls-svm", "auto"])
         found = [method for method in comparison.methods if comparison.is_default(method)]
         assert found == [Method("ls-svm", default, "coupled-softmax"), Method("auto", "pool", "pool")]
+
+
+def test_decoders_that_cannot_read_the_default_get_the_other_coding():
+    model = LSSVMClassifier(C=1.0, gamma=0.5, kernel="rbf", decoding="argmax").fit(X, Y)
+    assert model.coding_ == "one-vs-all"
+    assert_array_equal(model.predict(NEW), model.classes_[model.decision_function(NEW).argmax(axis=1)])

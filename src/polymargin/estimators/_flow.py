@@ -28,7 +28,6 @@ from polymargin.codebooks import (
     adaptive_coding,
     default_coding,
     grow_codebook,
-    one_vs_all,
     resolve_codebook,
 )
 from polymargin.decoders import Decoder, Hamming, ProbabilisticDecoder, resolve_decoder
@@ -387,14 +386,15 @@ class DichotomyClassifier(KernelClassifier):
         return grow_codebook(counted, data.class_index, self.classes_.size, adaptive, weights=data.weights)
 
     def _chosen_coding(self, n_classes: int) -> Any:
-        """Return the coding; if none was given, the default for so many classes, if the decoder can read it."""
+        """Return the coding; if none was given, the default for so many classes, or the one the decoder can read."""
         if self.coding is not None:
             return self.coding
+        decoder = resolve_decoder(self._decoding, self._loss)
         chosen = default_coding(n_classes)
-        if chosen == "one-vs-all":
-            decoder = resolve_decoder(self._decoding, self._loss)
-            return chosen if can_read(decoder, one_vs_all(n_classes)) else "one-vs-one"
-        return chosen
+        if can_read(decoder, resolve_codebook(chosen, n_classes, None)):
+            return chosen
+        (other,) = {"one-vs-one", "one-vs-all"} - {chosen}
+        return other if can_read(decoder, resolve_codebook(other, n_classes, None)) else chosen
 
     def _column_trainer(self, machine: Any, data: TrainingRows, progress: Progress | None) -> Train:
         """Return a function that trains a column of a growing codebook with a clone of the estimator."""

@@ -79,8 +79,8 @@ class LSSVMClassifier(
     coding : {"one-vs-one", "one-vs-all", "minimal", "ecoc", "adaptive"}, Codebook, array of shape (K, L) or None, \
 default=None
         The output coding, which divides the classes into dichotomies. None: "one-vs-one" up to 64 classes and
-        "one-vs-all" for more, where K(K−1)/2 machines would take long; "one-vs-one" for any number if the decoding
-        needs a machine for every pair of classes.
+        "one-vs-all" for more, where K(K−1)/2 machines would take long; for any number of classes the one of the two
+        that the decoding can read, if it needs a machine for every pair of classes, or one for every class.
     decoding : str or Decoder, default="coupled-softmax"
         The decoder, which turns the outputs of the machines into labels and probabilities. "coupled-softmax",
         "softmax", "coupling" and "bayes" have probabilities; "hamming", "loss", "argmax", "votes", "dag" and "mixture"
@@ -143,8 +143,9 @@ default=None
     n_jobs : int or None, default=None
         The number of candidate kernels fitted in parallel with joblib, whose backend is set with
         ``joblib.parallel_config``, and of threads that share groups of rows, parts of large matrices and the rows of
-        predictions. In long fits with four jobs or more, joblib's processes take the place of threads where there are
-        many groups of few rows, unless another backend than "loky" is set. The result does not depend on it.
+        predictions. In long fits with four jobs or more, on as many cores, joblib's processes take the place of threads
+        where there are many groups of few rows, unless another backend than "loky" is set. The result does not depend
+        on it; more jobs than there are cores are slower.
     verbose : int, default=0
         Whether ``fit`` shows its progress: a bar on stderr with the time left, or, if stderr is not a terminal,
         occasional messages of the logger "polymargin" at level INFO.

@@ -96,7 +96,8 @@ default="one-vs-one"
         codebook grows. With a number, the folds are random and stratified; equal rows are not kept together, rows of
         one group are. A splitter is given the ``groups`` of `fit`.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
-        What `decision_function` returns: a score for every class, or with "ovo" the margins of all pairs of classes.
+        What `decision_function` returns: a score for every class, or with "ovo" the margins of all pairs of classes,
+        for which `coding` must be "one-vs-one".
     break_ties : bool, default=True
         Whether equal votes go to the class with the larger sum of margins, so that labels are those of the largest
         `decision_function` of "ovr". False: to the first of these classes, as in ``SVC`` by default. Decodings other
