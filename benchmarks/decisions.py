@@ -36,6 +36,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
+from _missing import run as run_benchmark
 from polymargin import LSSVMClassifier
 from polymargin.datasets import load
 
@@ -204,4 +205,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -29,6 +29,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from _missing import run as run_benchmark
 from polymargin import LSSVMClassifier
 from polymargin.datasets import load
 
@@ -304,4 +305,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -18,6 +18,7 @@ from joblib import Parallel, delayed
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
+from _missing import run as run_benchmark
 from _tables import write_table
 from polymargin import AutoKernelClassifier, LSSVMClassifier, PosteriorSVMClassifier
 from polymargin.datasets import load, make_waveform
@@ -96,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -20,6 +20,7 @@ import numpy as np  # noqa: E402
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier  # noqa: E402
 from sklearn.model_selection import train_test_split  # noqa: E402
 
+from _missing import run as run_benchmark  # noqa: E402
 from polymargin import AutoKernelClassifier, LSSVMClassifier  # noqa: E402
 from polymargin.datasets import load, preprocessor  # noqa: E402
 from polymargin.estimators._soft_labels import decoder_rows  # noqa: E402
@@ -114,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -39,6 +39,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split  # noqa: E402
 from sklearn.svm import SVC  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
+from _missing import run as run_benchmark  # noqa: E402
 from polymargin.datasets import load, preprocessor  # noqa: E402
 
 threadpool_limits(1)  # for those who had imported numpy before
@@ -280,4 +281,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from _missing import run as run_benchmark
 from polymargin.datasets.generators import generators
 from polymargin.metrics import divergence_from_truth
 
@@ -257,4 +258,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

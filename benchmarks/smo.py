@@ -23,6 +23,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "
 import numpy as np  # noqa: E402
 from sklearn.svm import SVC  # noqa: E402
 
+from _missing import run as run_benchmark  # noqa: E402
 from polymargin.datasets import load  # noqa: E402
 from polymargin.solvers.status import Status  # noqa: E402
 
@@ -119,4 +120,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

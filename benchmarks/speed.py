@@ -27,6 +27,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.svm import SVC
 
 import polymargin
+from _missing import run as run_benchmark
 from polymargin.datasets import load, preprocessor
 from quality import C_GRID, DATASETS, GAMMA_FACTORS, OURS, Split
 
@@ -99,4 +100,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

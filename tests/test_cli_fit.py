@@ -18,10 +18,12 @@ from typer.testing import CliRunner
 
 import polymargin
 from polymargin import _memory
+from polymargin.cli import _progress as cli_progress
 from polymargin.cli import app
+from polymargin.cli import fit as cli_fit
 from polymargin.cli._models import make_classifier, note_on_many_classes
 from polymargin.cli._quality import by_leave_one_out
-from polymargin.cli._scores import warning_lines
+from polymargin.cli._scores import quality_lines, warning_lines
 from polymargin.cli.fit import _check_rows, _metric_lines
 from polymargin.inspection import feature_relevance, honest_rows
 from polymargin.persistence import describe
@@ -430,6 +432,46 @@ def test_a_class_that_is_never_predicted_is_named():
     assert line.startswith("no row of 'b' is predicted right")
 
 
+def test_few_rows_of_a_class_are_named_where_nothing_was_learned():
+    def said(*class_rows):
+        (line,) = warning_lines(
+            {"learned": False, "recall": [1.0, 0.0], "class_rows": class_rows}, ["a", "b"]
+        )
+        return line
+
+    assert said(300, 20).endswith("; there are only 20 rows of 'b', and with more rows this may change")
+    assert said(300, 1).endswith("; there is only one row of 'b', and with more rows this may change")
+    assert said(300, 40).endswith("(two standard errors)")
+    assert said(300, 0).endswith("(two standard errors)")  # a class that is not among these rows
+
+
+def test_recalls_of_other_classes():
+    def line(recall):
+        quality = {
+            "accuracy": 0.5,
+            "most_frequent": 0,
+            "accuracy_of_most_frequent": 0.5,
+            "balanced_accuracy": 0.5,
+        }
+        return list(quality_lines({**quality, "unbalanced": True, "recall": recall}, "abcdefgh"))[-1]
+
+    assert line([0.0, 0.1, 0.2, 0.3, 0.4]).endswith("'e' 40.0%")
+    assert line([0.0, 0.1, 0.2, 0.3, 0.4, 0.5]).endswith("'e' 40.0%; at least 50.0% for the other class")
+    assert line([0.0, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5]).endswith("; at least 50.0% for the other 2 classes")
+
+
+def test_a_long_fit_says_what_it_fits_and_how_long_it_takes(folder, tmp_path, monkeypatch):
+    options = (folder / "flowers.csv", "-m", "ls-svm", "-k", "linear", "-o", tmp_path / "m.skops")
+    assert "fitting" not in run(*options).stderr
+    monkeypatch.setattr(cli_fit, "_LONG_FIT", 100)
+    monkeypatch.setattr(cli_progress, "_SECONDS_BETWEEN_LINES", 1e-4)
+    result = run(*options)
+    lines = result.stderr.splitlines()
+    begun = lines.index("fitting LSSVMClassifier to 150 rows, 6 columns, 3 classes")
+    assert "150 rows, 6 columns (" in result.stdout
+    assert lines[begun + 1] == "fitting LSSVMClassifier to 150 rows: 0 s so far"
+
+
 def test_many_classes_have_one_vs_all_machines(tmp_path):
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(65, 3)) * 5
@@ -444,6 +486,7 @@ def test_many_classes_have_one_vs_all_machines(tmp_path):
     assert (
         note == "65 classes: one-vs-all coding, 65 machines; one-vs-one would have 2080 (--coding one-vs-one)"
     )
+    assert [line for line in result.stderr.splitlines() if "one-vs-all" in line] == [f"note: {note}"]
 
 
 def test_whether_many_classes_are_noted():

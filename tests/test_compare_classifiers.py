@@ -18,9 +18,11 @@ from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 from polymargin.cli import app
-from polymargin.comparison.repeated import RepeatedComparison
+from polymargin.cli.compare import _NOT_BY_DEFAULT
+from polymargin.comparison.repeated import CODINGS, DECODINGS, RepeatedComparison
 from polymargin.comparison.standings import classifiers, shown_in_detail, standings
 from polymargin.datasets import load
+from polymargin.decoders import DECODERS
 from polymargin.report import compare_summary
 from polymargin.report.page import render_page
 
@@ -187,3 +189,21 @@ def test_many_classes_leave_one_vs_one_out(tmp_path):
     assert "65 classes would need 2080 machines with one-vs-one coding, which is left out" in result.stderr
     codings = {row["coding"] for row in json.loads(result.stdout)["scores"]}
     assert codings == {"one-vs-all", "minimal", "ecoc"}
+    every = " ".join(f"-c {name}" for name in CODINGS)
+    assert f"-c one-vs-one compares this coding alone, {every} all of them" in result.stderr
+
+
+def test_what_the_help_says_of_codings_and_decoders():
+    assert set(DECODERS) - set(DECODINGS) == set(_NOT_BY_DEFAULT)
+    found = " ".join(run("--help").stdout.replace("│", " ").split())
+    assert f"Only this coding: {', '.join(CODINGS)}." in found
+    assert f"all but {', '.join(_NOT_BY_DEFAULT)}." in found
+
+
+def test_a_table_from_stdin(iris_file):
+    options = ("-r", 1, "-t", "kind", *QUICK)
+    piped = CliRunner().invoke(app, ["compare", "-", *map(str, options)], input=iris_file.read_bytes())
+    assert piped.exit_code == 0, piped.stderr
+    found, known = (json.loads(text) for text in (piped.stdout, run(iris_file, *options).stdout))
+    assert found["data"] == "stdin"
+    assert found["scores"] == known["scores"]

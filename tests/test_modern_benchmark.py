@@ -11,8 +11,9 @@ if not BENCHMARKS.is_dir():
     pytest.skip("the benchmarks are not part of the source distribution", allow_module_level=True)
 sys.path.insert(0, str(BENCHMARKS))
 
+import _missing  # noqa: E402
 import modern  # noqa: E402
-from polymargin._dataset import Dataset  # noqa: E402
+from polymargin._dataset import Dataset, DatasetNotFound  # noqa: E402
 
 
 def row(dataset, method, split, loss, **others):
@@ -105,3 +106,12 @@ def test_columns_of_trees_keep_categories_and_missing_values():
     assert columns.nominal == [0]
     np.testing.assert_array_equal(columns.train, [[1, 1.5], [0, np.nan], [np.nan, 2.5]])
     np.testing.assert_array_equal(columns.test, [[1, np.nan], [np.nan, 7.0]])
+
+
+def test_a_missing_dataset_ends_a_benchmark_with_its_message():
+    def main():
+        raise DatasetNotFound("set POLYMARGIN_DATA")
+
+    with pytest.raises(SystemExit) as ended:
+        _missing.run(main)
+    assert ended.value.code == "set POLYMARGIN_DATA"  # to stderr, with exit status 1

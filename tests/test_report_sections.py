@@ -90,7 +90,7 @@ def test_a_class_that_is_never_predicted_right_is_named():
     _, summary = summary_of(X, y)
     (rare,) = [row for row in summary["per_class"] if row["class"] == "rare"]
     assert rare["recall"] == 0.0
-    assert "No row of class rare is predicted right" in summary["text"]["warning"]
+    assert 'No row of class "rare" is predicted right' in summary["text"]["warning"]
 
 
 def test_the_confusions_of_many_classes_are_a_heat_map_and_a_list():
@@ -112,6 +112,15 @@ def test_the_confusions_of_many_classes_are_a_heat_map_and_a_list():
     assert 'class="confusion' not in part
     assert "Most frequent confusions" in part
     assert f"{len(listed)} of {(off > 0).sum()} pairs of classes" in part
+    assert "needs JavaScript; its numbers are in the tables below." in section(
+        render_page(summary), "codebook"
+    )
+    summary["model"]["codebook"]["views"][0]["machines"] = 300  # too many for a table
+    assert "are in the attribute codebook_ of the model." in section(render_page(summary), "codebook")
+    assert "needs JavaScript; its largest numbers off the diagonal are in the table below." in part
+    assert (
+        f'class "{listed[0]["true"]}" predicted as "{listed[0]["predicted"]}"' in summary["text"]["confusion"]
+    )
 
 
 def test_few_classes_have_a_table(iris):

@@ -579,6 +579,17 @@ def model(csv, tmp_path_factory):
     return folder / "waves.model", folder / "waves.html", json.loads(found.stdout)
 
 
+def test_many_classes_are_noted_once(csv, tmp_path, monkeypatch):
+    monkeypatch.setattr("polymargin.codebooks.default._MOST_CLASSES", 2)
+    options = ("--model", "ls-svm", "--kernel", "rbf", "--stream", "--memory", "300MB", "--json")
+    found = run("fit", csv, *options, "-o", tmp_path / "waves.model")
+    said = "3 classes: one-vs-all coding, 3 machines; one-vs-one would have 3 (--coding one-vs-one)"
+    assert [line for line in found.stderr.splitlines() if "one-vs-all" in line] == [f"note: {said}"]
+    document = json.loads(found.stdout)
+    assert said in document["notes"]
+    assert document["chosen"]["coding"] == "one-vs-all"
+
+
 def test_the_command(model, csv, tmp_path):
     file, page, document = model
     assert document["n_rows"] == 3000

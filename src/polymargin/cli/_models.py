@@ -13,6 +13,7 @@ from polymargin.decoders import DECODERS
 from polymargin.inspection.members import member_name
 
 __all__ = [
+    "ADAPTIVE",
     "CODINGS",
     "DECODINGS",
     "KERNELS",
@@ -23,7 +24,9 @@ __all__ = [
     "note_on_many_classes",
 ]
 
-CODINGS = (*codebooks.CODINGS, "adaptive")
+#: The coding that is grown on training rows.
+ADAPTIVE = "adaptive"
+CODINGS = (*codebooks.CODINGS, ADAPTIVE)
 DECODINGS = tuple(DECODERS)
 KERNELS = ("rbf", "laplacian", "exponential", "blend", "poly", "linear")
 METRICS = ("learned", "none")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +13,11 @@ from rich import progress as rich_progress
 from polymargin.cli._console import errors
 from polymargin.reproduction import RunProgress
 
-__all__ = ["duration", "logged", "show_progress", "show_rows", "show_steps"]
+__all__ = ["duration", "logged", "show_progress", "show_rows", "show_steps", "show_time"]
 
 _SECONDS_BETWEEN_LINES = 60.0
+#: What the library says of a parameter, and commands say of an option in place of it.
+_OF_PARAMETERS = ('%s (coding="one-vs-one")',)
 
 
 @contextmanager
@@ -143,14 +146,35 @@ def show_steps(title: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def show_time(title: str) -> Iterator[None]:
+    """Write every minute how long something has taken, where stderr is no terminal."""
+    console, start, ended = errors(), time.monotonic(), threading.Event()
+
+    def write() -> None:
+        while not ended.wait(_SECONDS_BETWEEN_LINES):
+            console.print(f"{title}: {duration(time.monotonic() - start)} so far", markup=False)
+
+    thread = threading.Thread(target=write, daemon=True)
+    if not console.is_terminal:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if thread.is_alive():
+            thread.join()
+
+
+@contextmanager
 def logged() -> Iterator[None]:
     """Write what the library logs of a long fit to stderr, where that is no terminal with a bar.
 
-    Left out are plans of a fit that is not divided.
+    Left out are plans of a fit that is not divided, and what commands note themselves.
     """
     logger, handler = logging.getLogger("polymargin"), logging.StreamHandler()
     level = logger.level
     handler.addFilter(lambda record: not any(getattr(each, "is_plain", False) for each in record.args or ()))
+    handler.addFilter(lambda record: record.msg not in _OF_PARAMETERS)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:

@@ -155,8 +155,8 @@ def scores(
     """Return the scores of predictions, and those of the class frequencies as a baseline.
 
     `auc` is the area under the ROC curve, the mean over the classes of each against the others; `recall` has the share
-    of every class that is predicted right, None where it does not occur. `learned` tells whether the log-loss is lower
-    than the baseline's by two standard errors. ``cells`` is explained at `Honest`.
+    of every class that is predicted right, None where it does not occur, and `class_rows` its number of rows. `learned`
+    tells whether the log-loss is lower than the baseline's by two standard errors. ``cells`` is explained at `Honest`.
 
     Examples
     --------
@@ -166,12 +166,14 @@ def scores(
     from polymargin import metrics
 
     baseline = metrics.class_frequencies_baseline(class_index, log_proba, sample_weight=weights)
+    recall = _recall(class_index, predicted, weights, None if log_proba is None else log_proba.shape[1])
     found: dict[str, Any] = {
         "accuracy": metrics.accuracy(class_index, predicted, sample_weight=weights),
         "accuracy_of_most_frequent": baseline.accuracy,
         "most_frequent": baseline.most_frequent,
         "balanced_accuracy": metrics.balanced_accuracy(class_index, predicted, sample_weight=weights),
-        "recall": _recall(class_index, predicted, weights, None if log_proba is None else log_proba.shape[1]),
+        "recall": recall,
+        "class_rows": np.bincount(class_index, minlength=len(recall)).tolist(),
         "unbalanced": metrics.is_unbalanced(class_index),
     }
     if log_proba is None:

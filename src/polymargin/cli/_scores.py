@@ -9,6 +9,8 @@ __all__ = ["quality_lines", "warning_lines"]
 
 #: Recalls of so many classes are listed, the smallest first.
 _LISTED = 5
+#: With fewer held-out rows of a class, a log-loss that is not better than the baseline's may be for want of rows.
+_FEW_ROWS = 30
 
 
 def quality_lines(quality: dict[str, Any], classes: Sequence[Any]) -> Iterator[str]:
@@ -56,11 +58,14 @@ def warning_lines(quality: dict[str, Any], classes: Sequence[Any]) -> Iterator[s
     >>> print(*warning_lines(quality, ["a", "b"]))
     the model has learned nothing measurable: its log-loss is not better than that of the class frequencies by more \
 than chance (two standard errors)
+    >>> (line,) = warning_lines({**quality, "class_rows": [300, 20]}, ["a", "b"])
+    >>> line.endswith("; there are only 20 rows of 'b', and with more rows this may change")
+    True
     """
     if quality.get("learned") is False:
         yield (
             "the model has learned nothing measurable: its log-loss is not better than that of the class frequencies "
-            "by more than chance (two standard errors)"
+            f"by more than chance (two standard errors){_want_of_rows(quality, classes)}"
         )
         return
     never = [classes[k] for k in _never_right(quality)]
@@ -74,13 +79,31 @@ than chance (two standard errors)
         )
 
 
+def _want_of_rows(quality: dict[str, Any], classes: Sequence[Any]) -> str:
+    """Return that a class has few rows, if so."""
+    known = [(n_rows, k) for k, n_rows in enumerate(quality.get("class_rows", ())) if n_rows > 0]
+    fewest, k = min(known, default=(_FEW_ROWS, 0))
+    if fewest >= _FEW_ROWS:
+        return ""
+    rows = "is only one row" if fewest == 1 else f"are only {fewest} rows"
+    return f"; there {rows} of {classes[k]!r}, and with more rows this may change"
+
+
 def _never_right(quality: dict[str, Any]) -> list[int]:
     """Return the classes without a single right prediction."""
     return [k for k, recall in enumerate(quality["recall"]) if recall == 0.0]
 
 
 def _recalls(recalls: Sequence[float | None], classes: Sequence[Any]) -> str:
-    """Write the smallest recalls with their classes."""
+    """Write the smallest recalls with their classes.
+
+    >>> _recalls([0.5, 0.9, None, 0.8, 0.7, 0.1, 0.3, 1.0], "abcdefgh")
+    "'f' 10.0%, 'g' 30.0%, 'a' 50.0%, 'e' 70.0%, 'd' 80.0%; at least 90.0% for the other 2 classes"
+    """
     known = sorted((recall, k) for k, recall in enumerate(recalls) if recall is not None)
     listed = ", ".join(f"{classes[k]!r} {recall:.1%}" for recall, k in known[:_LISTED])
-    return listed + (f"; the other {len(known) - _LISTED} more" if len(known) > _LISTED else "")
+    if len(known) <= _LISTED:
+        return listed
+    n_others = len(known) - _LISTED
+    others = "the other class" if n_others == 1 else f"the other {n_others} classes"
+    return f"{listed}; at least {known[_LISTED][0]:.1%} for {others}"

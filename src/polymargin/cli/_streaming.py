@@ -15,6 +15,7 @@ from polymargin import _memory
 from polymargin.cli._console import note
 from polymargin.cli._data import scan_file
 from polymargin.cli._fitted import honest_of
+from polymargin.cli._models import note_on_many_classes
 from polymargin.cli._progress import logged, show_rows
 from polymargin.cli._quality import Honest
 
@@ -259,13 +260,16 @@ def _streamed(
     from sklearn.pipeline import Pipeline
 
     stored = _stored(task, folder, scan)
-    for line in stored.notes:
+    many = note_on_many_classes(task.classifier, len(stored.classes))
+    noted = () if many is None else (many,)
+    for line in (*stored.notes, *noted):
         note(line)
     settings = _settings(task, folder, n_jobs)
     source = _source(task, folder, stored, options)
     classifier = _fitted(clone(task.classifier).set_params(scaling=settings), source, stored, n_jobs)
     pipeline = Pipeline([("prepare", stored.preparation()), ("classifier", classifier)])
     examples = stored.examples(source.raw(classifier.support_))
+    examples = replace(examples, notes=(*examples.notes, *noted))
     honest = honest_of(pipeline, examples, task.seed)
     if honest.method.startswith("leave-one-out"):
         honest = replace(honest, rows=np.searchsorted(classifier.support_, honest.rows))

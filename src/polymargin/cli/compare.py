@@ -29,9 +29,18 @@ from polymargin.cli._console import (
     results,
 )
 from polymargin.cli._data import files_read, load_examples, names_file
-from polymargin.cli._models import DECODINGS, KERNELS
+from polymargin.cli._models import ADAPTIVE, DECODINGS, KERNELS
 from polymargin.cli._progress import show_progress
-from polymargin.cli._reading import Decimal, Delimiter, Encoding, Header, Missing, Use, dialect_of
+from polymargin.cli._reading import (
+    Decimal,
+    Delimiter,
+    Encoding,
+    Header,
+    Missing,
+    Use,
+    dialect_of,
+    from_stdin,
+)
 from polymargin.cli._warnings import copies_in
 from polymargin.reproduction import (
     FolderBusy,
@@ -52,6 +61,10 @@ __all__ = ["command"]
 
 _DEFAULT_MACHINES = ("auto", "ls-svm", "svc", "random-forest", "baseline")
 _WITH_KERNEL = {"ls-svm", "svm", "posterior-svm"}
+_WITH_CODINGS = {"ls-svm", "svm"}
+_CODINGS = tuple(codebooks.CODINGS)
+#: The decoders that are left out unless named.
+_NOT_BY_DEFAULT = ("argmax", "mixture", "plain-softmax", "votes", "dag")
 #: Machines that are tuned in folds by scikit-learn, and the rows of every class that this needs.
 _TUNED_IN_FOLDS, _LEAST_TO_TUNE = ("svc", "logistic"), 2
 #: With more rows than this, a job may use all threads; with fewer, threads do not make it faster.
@@ -69,7 +82,7 @@ def command(
     data: Annotated[
         str,
         typer.Argument(
-            help="A dataset by name (wine, vehicle, ...), or a CSV or Parquet file.",
+            help="A dataset by name (wine, vehicle, ...), a CSV or Parquet file, or - for stdin.",
             autocompletion=data_files,
         ),
     ],
@@ -85,7 +98,7 @@ def command(
         typer.Option(
             "--machine",
             "-m",
-            help="auto (AutoKernelClassifier), ls-svm (LSSVMClassifier with every coding and decoding), svm, "
+            help="auto (AutoKernelClassifier), ls-svm (LSSVMClassifier with four codings and six decodings), svm, "
             "posterior-svm; for comparison svc (scikit-learn's SVC, tuned and calibrated), logistic, random-forest, "
             "baseline (the class frequencies). May be repeated. Unless given: auto, ls-svm, svc, random-forest and "
             "baseline, or ls-svm if a coding, decoding or kernel is named.",
@@ -97,8 +110,9 @@ def command(
         typer.Option(
             "--coding",
             "-c",
-            help="Only this coding (may be repeated).",
-            autocompletion=one_of(codebooks.CODINGS),
+            help=f"Only this coding: {', '.join(_CODINGS)}. May be repeated. Unless given: all, from 65 classes on "
+            "without one-vs-one.",
+            autocompletion=one_of(_CODINGS),
         ),
     ] = None,
     decoding: Annotated[
@@ -106,7 +120,8 @@ def command(
         typer.Option(
             "--decoding",
             "-d",
-            help="Only this decoding (may be repeated).",
+            help=f"Only this decoding: {', '.join(DECODINGS)}. May be repeated. Unless given: all but "
+            f"{', '.join(_NOT_BY_DEFAULT)}.",
             autocompletion=one_of(DECODINGS),
         ),
     ] = None,
@@ -147,13 +162,13 @@ def command(
 ) -> None:
     """Compare classifiers, output codings and decoders on repeated stratified splits.
 
-    AutoKernelClassifier, LSSVMClassifier with every coding and decoder, a tuned and calibrated SVC, a random forest
-    and the class frequencies are ranked by the log-loss of their probabilities on test rows. Numeric columns are
-    standardised, missing values filled with the mean, nominal columns one-hot encoded, all learned from the training
-    rows of each split. Every model tunes itself on them. Mean and standard deviation over the splits are printed; the
-    calibration error is that of the largest probability, over the test rows of all splits. Balanced accuracy (mean
-    recall) and AUC (ROC, each class against the rest) are shown where the largest class has three times the rows of
-    the smallest; --json and the report always have them.
+    AutoKernelClassifier, LSSVMClassifier with four codings and six decoders (see --coding and --decoding), a tuned and
+    calibrated SVC, a random forest and the class frequencies are ranked by the log-loss of their probabilities on test
+    rows. Numeric columns are standardised, missing values filled with the mean, nominal columns one-hot encoded, all
+    learned from the training rows of each split. Every model tunes itself on them. Mean and standard deviation over the
+    splits are printed; the calibration error is that of the largest probability, over the test rows of all splits.
+    Balanced accuracy (mean recall) and AUC (ROC, each class against the rest) are shown where the largest class has
+    three times the rows of the smallest; --json and the report always have them.
 
     Runs may be killed at any moment: the same command goes on with the splits that are missing. More --repeats, or
     another --machine, only add to what is finished; changed data are a new comparison.
@@ -163,8 +178,9 @@ def command(
     """
     machine = machine or (["ls-svm"] if coding or decoding or kernel != "auto" else list(_DEFAULT_MACHINES))
     _check_choices(kernel, machine, jobs, report is not None)
-    check_outputs([report], files_read(data))
-    with reported():
+    _check_names(coding or (), decoding or ())
+    with reported(), from_stdin(data) as data:
+        check_outputs([report], files_read(data))
         dialect = dialect_of(delimiter, decimal, encoding, header, missing)
         dataset, notes = _load(data, target, dialect, drop or (), use or ())
     if dataset.n_classes < 2:
@@ -221,6 +237,18 @@ def _check_choices(kernel: str, machines: list[str], jobs: int, with_report: boo
             import polymargin.report  # noqa: F401
         except ImportError as error:
             fail(str(error))
+
+
+def _check_names(codings: Sequence[str], decodings: Sequence[str]) -> None:
+    """Check the names of codings and decodings."""
+    for name in codings:
+        if name == ADAPTIVE:
+            fail(f"compare has no adaptive coding; choose among {', '.join(_CODINGS)}", USAGE)
+        if name not in _CODINGS:
+            fail(f"unknown coding {name!r}; choose among {', '.join(_CODINGS)}", USAGE)
+    for name in decodings:
+        if name not in DECODINGS:
+            fail(f"unknown decoding {name!r}; choose among {', '.join(DECODINGS)}", USAGE)
 
 
 def _load(
@@ -285,10 +313,12 @@ def _comparison(
 
     asked = _trainable(list(dict.fromkeys(machines)), dataset, test_size)
     affordable = affordable_codings(dataset.n_classes)
-    if not codings and len(affordable) < len(CODINGS) and "ls-svm" in asked:
+    if not codings and len(affordable) < len(CODINGS) and set(asked) & _WITH_CODINGS:
+        others = " ".join(f"-c {name}" for name in CODINGS)
         note(
             f"{dataset.n_classes} classes would need {dataset.n_classes * (dataset.n_classes - 1) // 2} machines with "
-            "one-vs-one coding, which is left out (--coding one-vs-one brings it back; it may take hours)"
+            "one-vs-one coding, which is left out; it may take minutes on every split: -c one-vs-one compares this "
+            f"coding alone, {others} all of them"
         )
     try:
         comparison = RepeatedComparison(

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polymargin.cli._completion import data_files, one_of
-from polymargin.cli._console import USAGE, check_outputs, counted, fail, note, reported, results
+from polymargin.cli._console import USAGE, check_outputs, counted, errors, fail, note, reported, results
 from polymargin.cli._data import files_read, load_examples, name_of, names_file, scan_file
 from polymargin.cli._fitted import document_of, honest_of, relevance_of, save_model, write_report
 from polymargin.cli._models import (
@@ -27,7 +27,7 @@ from polymargin.cli._models import (
     make_classifier,
     note_on_many_classes,
 )
-from polymargin.cli._progress import duration, logged
+from polymargin.cli._progress import duration, logged, show_time
 from polymargin.cli._reading import (
     STDIN,
     Decimal,
@@ -60,6 +60,8 @@ _MANY_ROWS = {"kernel-logistic": 10_000, "posterior-svm": 5_000}
 _NAMED_COLUMNS = 5
 #: How many of the columns that are left out are named.
 _NAMED_LEFT_OUT = 20
+#: The number of rows from which on a fit takes long enough to say at its beginning what is fitted.
+_LONG_FIT = 5_000
 
 
 def command(
@@ -328,8 +330,13 @@ def _fitted(classifier: Any, examples: Examples) -> Any:
     pipeline = Pipeline([("prepare", preparation_of(examples)), ("classifier", classifier)])
     given = {"sample_weight": examples.weights, "groups": examples.groups}
     given = {f"classifier__{name}": values for name, values in given.items() if values is not None}
+    n_rows, n_columns = examples.frame.shape
+    what = f"fitting {type(classifier).__name__} to {counted(n_rows, 'row')}"
+    if n_rows >= _LONG_FIT:
+        n_classes = np.unique(examples.labels).size
+        errors().print(f"{what}, {counted(n_columns, 'column')}, {n_classes} classes", markup=False)
     try:
-        with logged():
+        with logged(), show_time(what):
             pipeline.set_params(classifier__verbose=1).fit(examples.frame, examples.labels, **given)
     except MemoryError as error:
         raise MemoryError(str(error).replace(_IN_PYTHON, _IN_SHELL)) from error

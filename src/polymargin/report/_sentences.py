@@ -15,6 +15,11 @@ _TELLING = 1.5
 _SURE = 0.95
 
 
+def quoted(label: str) -> str:
+    """Return a class label in quotes, shortened if it is long."""
+    return f'"{shortened(label)}"'
+
+
 def with_sentences(summary: Summary) -> Summary:
     """Return the summary with its sentences, by section, under "text"."""
     text = {
@@ -99,7 +104,7 @@ def _warning(summary: Summary) -> str | None:
         )
     never = [row["class"] for row in summary["per_class"] if row["recall"] == 0.0]
     if never:
-        names = ", ".join(shortened(name) for name in never[:5]) + (" and others" if len(never) > 5 else "")
+        names = ", ".join(quoted(name) for name in never[:5]) + (" and others" if len(never) > 5 else "")
         return (
             f"No row of class {names} is predicted right. The accuracy hides this; look at the recall by class, and at "
             "the probabilities rather than the labels."
@@ -232,7 +237,7 @@ def _confusion(summary: Summary) -> str:
     if not off.any():
         return f"{how} Here all predictions are correct."
     true, said = np.unravel_index(int(off.argmax()), off.shape)
-    true_name, said_name = (shortened(summary["classes"][k]) for k in (true, said))
+    true_name, said_name = (quoted(summary["classes"][k]) for k in (true, said))
     return (
         f"{how} Here {_count(int(off.sum()), 'prediction is', 'predictions are')} wrong; the most frequent confusion "
         f"is class {true_name} predicted as {said_name} ({_count(int(off.max()), 'time', 'times')})."
@@ -249,7 +254,7 @@ def _per_class(summary: Summary) -> str:
     worst = min(known, key=lambda row: row["recall"])
     if worst["recall"] == 1.0:
         return f"{how} Here every class has a recall of 100 %."
-    name = shortened(worst["class"])
+    name = quoted(worst["class"])
     return f"{how} Here class {name} has the lowest recall, {worst['recall']:.1%}."
 
 
@@ -259,7 +264,7 @@ def _uncertain(summary: Summary) -> str:
     return (
         f"The rows whose largest probability{averaged} is smallest: check these first, or have them labelled again. "
         f"Row {first['row']} is the most uncertain, with {first['first_probability']:.2f} for class "
-        f"{shortened(first['first'])}."
+        f"{quoted(first['first'])}."
     )
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from polymargin.decisions import CalibrationRows, prediction_sets
 from polymargin.report._predictions import Predictions
+from polymargin.report._sentences import quoted
 
 Array = NDArray[Any]
 Section = dict[str, Any]
@@ -121,7 +122,7 @@ def _sentences(part: Section, n_tests: int) -> str:
     least = min(part["classes"], key=lambda row: row["found"])
     if least["found"] < part["main"] - _TELLING and len(part["classes"]) > 1:
         text += (
-            f" The coverage is an average: class {least['class']} is in {least['found']:.0%} of its sets. Thresholds "
-            "for every class, per_class=True or --per-class, mend that, with larger sets."
+            f" The coverage is an average: class {quoted(least['class'])} is in {least['found']:.0%} of its sets. "
+            "Thresholds for every class, per_class=True or --per-class, mend that, with larger sets."
         )
     return text
