@@ -33,6 +33,7 @@ import dask.array as da  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 import pandas as pd  # noqa: E402
 
+from polymargin.cluster import blocks  # noqa: E402
 from polymargin.cluster.blocks import Blocks, priorities  # noqa: E402
 from polymargin.cluster.dask_rows import DaskRows  # noqa: E402
 from polymargin.cluster.leaf_files import LeafFile  # noqa: E402
@@ -476,6 +477,23 @@ def generated(n, d):
     """Return rows and labels that the workers make."""
     rows = da.random.default_rng(0).normal(size=(n, d), chunks=(2000, d)).persist()
     return rows, (rows[:, 0] + rows[:, 1] > 0.0).astype(int)
+
+
+def test_what_comes_to_the_client_comes_in_turn(monkeypatch):
+    asked = []
+
+    def noted(*tasks):
+        asked.append(len(tasks))
+        return dask.compute(*tasks, scheduler="synchronous")
+
+    monkeypatch.setattr(blocks, "computed", noted)
+    monkeypatch.setattr(blocks, "_TASKS_OF_THREAD", 2)
+    monkeypatch.setattr(blocks, "count_workers", lambda: 2)
+    monkeypatch.setattr(blocks, "worker_threads", lambda: 1)
+    tasks = [dask.delayed(number) for number in range(10)]
+    assert list(blocks.computed_in_turn(tasks, 1e12)) == list(range(10))
+    assert list(blocks.computed_in_turn(tasks, 1.0)) == list(range(10))
+    assert asked == [4, 4, 2, 10]
 
 
 def test_nothing_large_comes_to_the_client():

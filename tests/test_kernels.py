@@ -19,6 +19,7 @@ from polymargin import (
     PosteriorSVMClassifier,
     Softmax,
     SVMClassifier,
+    _memory,
 )
 from polymargin.kernels import (
     RBF,
@@ -31,6 +32,7 @@ from polymargin.kernels import (
     Precomputed,
     resolve_kernel,
 )
+from polymargin.kernels._base import weighted_moments
 from polymargin.solvers.smo_gram import LazyGram
 
 KERNELS = {
@@ -355,3 +357,15 @@ def test_kernel_functions_may_return_whatever_holds_numbers(convert):
     kernel = FunctionKernel(lambda A, B: convert(A @ B.T))
     np.testing.assert_array_equal(kernel.gram(rows), rows @ rows.T)
     np.testing.assert_array_equal(kernel.diagonal(rows), np.diagonal(rows @ rows.T))
+
+
+@pytest.mark.parametrize("unit", [1.0, 8.0])
+def test_moments_of_large_tables_are_those_of_their_columns(unit, monkeypatch):
+    X = np.random.default_rng(0).normal(3.0, 2.0, (50, 7))
+    weights = np.arange(1.0, 51.0)
+    whole = weighted_moments(X, weights, unit)
+    monkeypatch.setattr(_memory, "BLOCK_BYTES", 8 * 50 * 2)  # two columns at a time
+    assert_allclose(weighted_moments(X, weights, unit), whole, rtol=1e-14)
+    assert_allclose(whole[0], np.average(X / unit, axis=0, weights=weights), rtol=1e-14)
+    assert_allclose(whole[1], np.average(np.square(X / unit - whole[0]), axis=0, weights=weights), rtol=1e-13)
+    assert_allclose(weighted_moments(sparse.csr_matrix(X), weights, unit), whole, rtol=1e-12)

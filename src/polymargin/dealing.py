@@ -175,8 +175,8 @@ class Deal:
 def _row_key(X: Any, seed: int) -> Array:
     """Return the projection of every row on a random direction, all columns of unit variance, shape (n,)."""
     direction = np.random.RandomState(seed).normal(size=X.shape[1])
-    largest = float(abs(X).max()) or 1.0
-    mean, variance = weighted_moments(X / largest, np.ones(X.shape[0]))
+    largest = max(float(X.max()), -float(X.min())) or 1.0
+    mean, variance = weighted_moments(X, np.ones(X.shape[0]), largest)
     scale = np.sqrt(variance)
     varies = scale > 1e-12 * np.maximum(np.abs(mean), 1e-300)
     direction = np.where(varies, direction / np.where(varies, scale, 1.0), 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from polymargin._warnings import warn
-from polymargin.cluster.workers import worker_memory
+from polymargin.cluster.workers import count_workers, worker_memory, worker_threads
 from polymargin.kernels import Linear
 from polymargin.rows import TrainingRows
 
@@ -29,6 +29,9 @@ _GRAPH_BYTES = "1GiB"
 #: times, as it was given, as a table with the rows that two leaves share, and as what the shuffle sends; and a worker
 #: has two on their way.
 _BLOCK_SHARE = 1.0 / 32.0
+#: The bytes that the client asks for at a time, and the least number of tasks for every thread of the workers: fewer
+#: would have threads wait for each other.
+_SENT_BYTES, _TASKS_OF_THREAD = 2.0**25, 4
 
 
 @dataclass(frozen=True)
@@ -303,6 +306,26 @@ def computed(*tasks: Any) -> tuple[Any, ...]:
     """
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": _GRAPH_BYTES}):
         return dask.compute(*tasks)
+
+
+def computed_in_turn(tasks: Sequence[Delayed], n_bytes: float) -> Iterator[Any]:
+    """Yield what the tasks give, in their order, but some of them at a time: on its way data are there several times.
+
+    Parameters
+    ----------
+    tasks : sequence of Delayed
+        The tasks.
+    n_bytes : float
+        What all of them give.
+
+    Yields
+    ------
+    object
+        What a task gives.
+    """
+    some = max(_TASKS_OF_THREAD * count_workers() * worker_threads(), int(_SENT_BYTES * len(tasks) / n_bytes))
+    for start in range(0, len(tasks), some):
+        yield from computed(*tasks[start : start + some])
 
 
 def persisted(tasks: Sequence[Delayed]) -> list[Delayed]:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from polymargin import _memory
 from polymargin._progress import Progress
-from polymargin.cluster.blocks import BlockReader, Blocks, computed, constant, reduced
+from polymargin.cluster.blocks import BlockReader, Blocks, computed, computed_in_turn, constant, reduced
 from polymargin.cluster.labels import summarise_labels
 from polymargin.cluster.leaf_partitions import RowSelection, fit_partitions
 from polymargin.cluster.remote_leaves import RemoteLeafBank
-from polymargin.cluster.workers import worker_memory
+from polymargin.cluster.workers import release_memory, worker_memory
 from polymargin.rows import TrainingRows
 from polymargin.scale.leaves import LeafTraining
 from polymargin.scale.sources import BlockStatistics, FittedLeaf, Sample
@@ -241,18 +241,19 @@ class DaskRows:
 
     def _draw(self, share: float) -> Sample:
         """Return a share of the rows, and the first ones of every class, in the order of their numbers."""
-        found = computed(*self.blocks.map(_selected, constant(self.reader), constant(self._selection(share))))
-        numbers = np.concatenate([part[0] for part in found])
+        tasks = self.blocks.map(_selected, constant(self.reader), constant(self._selection(share)))
+        found = list(computed_in_turn(tasks, 8.0 * share * self.n_rows * self.blocks.n_columns))
         rows = [part[1] for part in found]
-        return Sample(
-            numbers,
-            TrainingRows(
-                rows[0].kernel,
-                np.concatenate([each.X for each in rows]),
-                np.concatenate([each.class_index for each in rows]),
-                np.concatenate([each.weights for each in rows]),
-            ),
+        whole = TrainingRows(
+            rows[0].kernel,
+            np.concatenate([each.X for each in rows]),
+            np.concatenate([each.class_index for each in rows]),
+            np.concatenate([each.weights for each in rows]),
         )
+        numbers = np.concatenate([part[0] for part in found])
+        del found, rows
+        release_memory()
+        return Sample(numbers, whole)
 
     def _selection(self, share: float) -> RowSelection:
         """Return which rows make up a share of all."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from polymargin._memory import block_rows
 from polymargin._threads import ENTRIES, in_threads, over_rows
 from polymargin.kernels._features import Features
 
@@ -408,14 +409,21 @@ def squared_norms(X: Any) -> Array:
     return np.einsum("ij,ij->i", X, X)
 
 
-def weighted_moments(X: Any, weights: Array) -> tuple[Array, Array]:
-    """Return the weighted mean and variance of every column, each of shape (d,).
+def weighted_moments(X: Any, weights: Array, unit: float = 1.0) -> tuple[Array, Array]:
+    """Return the weighted mean and variance of every column of X in this unit, each of shape (d,).
 
     A row of weight two counts exactly like two rows.
     """
     if hasattr(X, "multiply"):
+        X = X if unit == 1.0 else X / unit
         mean, variance = mean_variance_axis(X, axis=0, weights=np.asarray(weights, dtype=X.dtype))
         return np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64)
     share = weights / weights.sum()
-    mean = share @ X
-    return mean, share @ np.square(X - mean)
+    mean, variance = np.empty((2, X.shape[1]))
+    step = block_rows(8.0 * len(X))  # of columns: copies of large tables would take their memory again
+    for start in range(0, X.shape[1], step):
+        columns = slice(start, start + step)
+        part = X[:, columns] if unit == 1.0 else X[:, columns] / unit
+        mean[columns] = share @ part
+        variance[columns] = share @ np.square(part - mean[columns])
+    return mean, variance
