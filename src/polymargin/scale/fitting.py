@@ -222,19 +222,7 @@ def _grow_leaves(
     """Cut a share of the rows into leaves, of which the pilot has seen some, and train these."""
     kernel, n_rows, seed = pilot.bank.kernel, int(share * source.class_counts.sum()), decoded.rows.deal.seed
     n_leaves = plan.n_leaves * plan.leaf_rows[0] / leaf_rows
-    sample = source.sample(int(min(max(_ROWS_PER_LEAF * n_leaves, settings.decoder_rows), _MOST_TREE_ROWS)))
-    # Cuts follow the outputs of the pilot's machines at rows that these have not seen, not the labels: what a cut
-    # learns from the labels of its rows leaks into their leave-one-out outputs, by 0.014 nats a row on waveform.
-    unseen = np.flatnonzero(~np.isin(sample.numbers, seen))
-    grown = sample.rows.X if unseen.size < sample.numbers.size / 2 else sample.rows.X[unseen]
-    tree = Tree.grow(
-        kernel.scaled(grown),
-        place.margins(pilot.bank, grown),
-        leaf_rows=leaf_rows,
-        overlap=settings.overlap,
-        n_rows=n_rows,
-        seed=seed,
-    )
+    tree = _grown_tree(source, seen, pilot, settings, place, leaf_rows, n_leaves, n_rows, seed)
     training = LeafTraining(
         kernel,
         codebook,
@@ -247,6 +235,33 @@ def _grow_leaves(
         place=place,
     )
     return GrownLeaves(leaf_rows, tree, source.fit_leaves(tree, training, share, decoded, progress))
+
+
+def _grown_tree(
+    source: RowSource,
+    seen: Array,
+    pilot: Pilot,
+    settings: ScaleSettings,
+    place: Place,
+    leaf_rows: int,
+    n_leaves: float,
+    n_rows: int,
+    seed: int,
+) -> Tree:
+    """Return a tree for about so many leaves, grown on a sample that is large, and gone when leaves are trained."""
+    sample = source.sample(int(min(max(_ROWS_PER_LEAF * n_leaves, settings.decoder_rows), _MOST_TREE_ROWS)))
+    # Cuts follow the outputs of the pilot's machines at rows that these have not seen, not the labels: what a cut
+    # learns from the labels of its rows leaks into their leave-one-out outputs, by 0.014 nats a row on waveform.
+    unseen = np.flatnonzero(~np.isin(sample.numbers, seen))
+    grown = sample.rows.X if unseen.size < sample.numbers.size / 2 else sample.rows.X[unseen]
+    return Tree.grow(
+        pilot.bank.kernel.scaled(grown),
+        place.margins(pilot.bank, grown),
+        leaf_rows=leaf_rows,
+        overlap=settings.overlap,
+        n_rows=n_rows,
+        seed=seed,
+    )
 
 
 def _fit_landmarks(

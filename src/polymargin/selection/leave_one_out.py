@@ -132,7 +132,8 @@ def choose(
     )
     budget = settings.budget(final)
     share = share_on_lattice(groups, budget, settings)
-    parts = [group.sample(share, settings.least_rows) for group in groups]
+    rows = [share * group.n_different for group in groups]
+    parts = in_threads(lambda group: group.sample(share, settings.least_rows), groups, rows)
     kernel = groups[0].kernel
     grouped = criterion == "loo" and any(part.left_out is not None for part in parts)
     samples = Samples(kernel, parts, least_ridge, grouped=grouped)
