@@ -34,7 +34,7 @@ N_FOLDS = 2
 #: Tolerance (gradient norm) of the fits of the folds.
 _CROSS_TOL = 1e-7
 #: The same where log-losses are compared. (On digits and five synthetic sets, in two codings, mean log-losses are then
-#: off by 0.0023 of their standard error or less, with 1e-3 by up to 0.05. Fits of few thousand rows take 5 % less time.)
+#: off by 0.0023 of their standard error or less, with 1e-3 by up to 0.05. Fits of some thousand rows are 5 % faster.)
 _COMPARED_TOL = 1e-4
 #: Lower bound on the scale of the outputs: below it, leave-one-out margins are dominated by the leave-one-out shift.
 _LEAST_SPREAD = 0.25
