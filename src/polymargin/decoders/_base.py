@@ -172,17 +172,6 @@ class ProbabilisticDecoder(Decoder):
             f"{type(self).__name__} is a ProbabilisticDecoder and must define log_proba(outputs)"
         )
 
-    def for_comparison(self) -> ProbabilisticDecoder:
-        """Return a clone for comparisons of log-losses, which need not be fitted as closely as one that predicts.
-
-        Returns
-        -------
-        ProbabilisticDecoder
-            Not fitted.
-        """
-        found: ProbabilisticDecoder = clone(self)
-        return found
-
     def scores(self, outputs: Outputs) -> Array:
         """Return the log-probabilities.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from polymargin._accelerator import accelerated
 from polymargin._progress import Progress
@@ -241,7 +242,7 @@ def evaluated(bank: LSSVMBank, judge: Decoder | None, left_out: Array | None = N
     assert isinstance(judge, ProbabilisticDecoder)
     assert rows.outputs is not None
     with blas_threads_for(0):  # a decoder's matrices are thin
-        log_p = judge.for_comparison().cross_fit(
+        log_p = clone(judge).cross_fit(
             bank.codebook, rows.outputs, rows.class_index, sample_weight=rows.weights
         )
     losses, weights = -log_p[np.arange(rows.class_index.size), rows.class_index], rows.weights

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from polymargin._progress import Progress
 from polymargin._threads import blas_threads_for, threads
@@ -145,7 +146,7 @@ class DecoderJudge:
         decoded = decoder_rows(rows, Outputs(honest, "leave_one_out", dealt=rows.deal))
         assert decoded.outputs is not None
         with blas_threads_for(0):
-            log_p = self.decoder.for_comparison().cross_fit(
+            log_p = clone(self.decoder).cross_fit(
                 codebook, decoded.outputs, decoded.class_index, sample_weight=decoded.weights
             )
         return -log_p[np.arange(decoded.class_index.size), decoded.class_index], decoded.weights
