@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from polymargin import AutoKernelClassifier, LSSVMClassifier, SVMClassifier, load, save
+from polymargin.cli._models import note_on_many_classes
 from polymargin.codebooks import default_coding, one_vs_all, one_vs_one
 from polymargin.comparison.repeated import Method, RepeatedComparison, affordable_codings
 from polymargin.datasets import Dataset
@@ -141,7 +142,13 @@ def test_comparisons(four_are_many):
         assert found == [Method("ls-svm", default, "coupled-softmax"), Method("auto", "pool", "pool")]
 
 
-def test_decoders_that_cannot_read_the_default_get_the_other_coding():
-    model = LSSVMClassifier(C=1.0, gamma=0.5, kernel="rbf", decoding="argmax").fit(X, Y)
+def test_decoders_that_cannot_read_the_default_get_the_other_coding(caplog):
+    model = LSSVMClassifier(C=1.0, gamma=0.5, kernel="rbf", decoding="argmax", verbose=1)
+    with caplog.at_level(logging.INFO, "polymargin"):
+        model.fit(X, Y)
     assert model.coding_ == "one-vs-all"
+    # One-vs-one is not an alternative here.
+    assert "4 classes: exact" in caplog.text
+    assert "one-vs-one" not in caplog.text
+    assert note_on_many_classes(model, 4) is None
     assert_array_equal(model.predict(NEW), model.classes_[model.decision_function(NEW).argmax(axis=1)])

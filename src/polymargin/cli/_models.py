@@ -112,15 +112,16 @@ def note_on_many_classes(classifier: Any, n_classes: int) -> str | None:
     >>> note_on_many_classes(make_classifier("ls-svm", 0), 120)
     '120 classes: one-vs-all coding, 120 machines; one-vs-one would have 7140 (--coding one-vs-one)'
     """
-    pool = hasattr(classifier, "members")
-    if pool:
-        coding = default_coding(n_classes)
-    elif getattr(classifier, "coding", "given") is None:
-        coding = classifier._chosen_coding(n_classes)
-    else:
+    if default_coding(n_classes) != "one-vs-all":
         return None
+    pool = hasattr(classifier, "members")
+    if not pool:
+        if getattr(classifier, "coding", "given") is not None:
+            return None
+        if classifier._chosen_coding(n_classes) != "one-vs-all":
+            return None
     asked = "--model ls-svm --coding one-vs-one" if pool else "--coding one-vs-one"
-    return f"{many_classes(n_classes)} ({asked})" if coding == "one-vs-all" else None
+    return f"{many_classes(n_classes)} ({asked})"
 
 
 def chosen(classifier: Any) -> dict[str, Any]:

@@ -16,8 +16,6 @@ from polymargin.reproduction import RunProgress
 __all__ = ["duration", "logged", "show_progress", "show_rows", "show_steps", "show_time"]
 
 _SECONDS_BETWEEN_LINES = 60.0
-#: What the library says of a parameter, and commands say of an option in place of it.
-_OF_PARAMETERS = ('%s (coding="one-vs-one")',)
 
 
 @contextmanager
@@ -169,12 +167,13 @@ def show_time(title: str) -> Iterator[None]:
 def logged() -> Iterator[None]:
     """Write what the library logs of a long fit to stderr, where that is no terminal with a bar.
 
-    Left out are plans of a fit that is not divided, and what commands note themselves.
+    Left out are plans of a fit that is not divided, and what commands note themselves, with options in place of
+    parameters.
     """
     logger, handler = logging.getLogger("polymargin"), logging.StreamHandler()
     level = logger.level
     handler.addFilter(lambda record: not any(getattr(each, "is_plain", False) for each in record.args or ()))
-    handler.addFilter(lambda record: record.msg not in _OF_PARAMETERS)
+    handler.addFilter(lambda record: not getattr(record, "names_parameters", False))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:

@@ -150,7 +150,7 @@ def choose(
     kernels = [kernel.fitted(data.X, data.weights) for kernel in plan.kernels]
     if isinstance(place, OnCPU) and data.class_index.size > FEW_ROWS:
         workspaces = [shared.workspace(replace(data, kernel=kernel)) for kernel in kernels]
-        _require_memory(workspaces, codebook, plan, keep_factors=decoder.needs_variances)
+        _require_memory_for_any(workspaces, codebook, plan, keep_factors=decoder.needs_variances)
     follow = judge is not None and plan.C is None and plan.selection == "loo"
     path = plan.settings.smaller if follow else (1.0,)
     if len(kernels) == 1 and len(path) == 1:
@@ -204,10 +204,10 @@ def choose(
     return Choice(bank, chosen, compared, n_compared, metric)
 
 
-def _require_memory(
+def _require_memory_for_any(
     workspaces: list[Workspace], codebook: Codebook, plan: Plan, *, keep_factors: bool
 ) -> None:
-    """Raise MemoryError if the machines of all rows fit into memory with none of the kernels."""
+    """Raise MemoryError if there is no kernel with which the machines of all rows fit into memory."""
     by_evidence = plan.selection == "evidence" and (plan.C is None or plan.gamma is None)
     refused: list[MemoryError] = []
     for workspace in workspaces:

@@ -14,7 +14,7 @@ from polymargin._progress import Progress, logger, shown
 from polymargin._threads import blas_threads_for, count_jobs
 from polymargin._warnings import warn
 from polymargin.codebooks import Codebook, adaptive_coding
-from polymargin.codebooks.default import many_classes
+from polymargin.codebooks.default import default_coding, many_classes
 from polymargin.decoders import Decoder, ProbabilisticDecoder, resolve_decoder
 from polymargin.decoders.pooled import Pooled
 from polymargin.estimators._candidates import Plan
@@ -95,8 +95,10 @@ class ScaleMixin(DichotomyClassifier):
         self._class_counts = class_counts
         self.plan_ = self._scale_plan(class_counts, n_features, codebook, decoder)
         if self.verbose:
-            if self.coding is None and codebook.is_one_vs_all:
-                logger.info('%s (coding="one-vs-one")', many_classes(codebook.n_classes))
+            if self.coding is None and self.coding_ == default_coding(codebook.n_classes) == "one-vs-all":
+                # Commands name an option in its place.
+                note = many_classes(codebook.n_classes)
+                logger.info('%s (coding="one-vs-one")', note, extra={"names_parameters": True})
             logger.info("%s", self.plan_)
         if self.plan_.scale != "both":
             return decoder

@@ -279,7 +279,7 @@ class BankTraining:
         if by_evidence or keep_factors:
             _check_weights(groups)
         if check_memory:
-            _require_memory(data, groups, keep_factors)
+            _require_memory_of(groups, data, keep_factors)
         pools = _one_by_one(codebook) if pools is None else pools
         Cs, gammas = select_parameters(
             data, groups, C, gamma, selection, pools, settings, progress, noise_floor
@@ -415,10 +415,10 @@ def require_memory(
         Whether kernel matrices are used where features could take their place.
     """
     groups = group_grams(workspace, codebook, selection, by_matrix=by_matrix or keep_factors)
-    _require_memory(workspace.rows, groups, keep_factors)
+    _require_memory_of(groups, workspace.rows, keep_factors)
 
 
-def _require_memory(data: TrainingRows, groups: list[GroupGram], keep_factors: bool) -> None:
+def _require_memory_of(groups: list[GroupGram], data: TrainingRows, keep_factors: bool) -> None:
     """Raise MemoryError if the kernel matrices, or the features used in their place, do not fit into memory."""
     by_features = any(group.by_features for group in groups)
     sizes = np.sort([group.rows.size for group in groups if not group.by_features])[::-1].astype(np.float64)
